@@ -1,0 +1,83 @@
+"""Which copies of the training state exist, and which of them belong to the history that goes on?
+
+A step is complete when every rank's shard is committed. A snapshot belongs to the current lineage when no
+later epoch started from an earlier step (M6, M7).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Tier(StrEnum):
+    """Where a copy lies, fastest first (M5)."""
+
+    MEMORY = "memory"
+    SSD = "ssd"
+    STORAGE = "storage"
+
+
+class CopyState(StrEnum):
+    """What is known of a copy."""
+
+    COMMITTED = "committed"
+    CORRUPT = "corrupt"
+    LOST = "lost"
+    DELETED = "deleted"
+
+
+@dataclass(frozen=True, order=True)
+class SnapshotId:
+    """A snapshot of a job: the epoch that took it and the step after which it was taken."""
+
+    epoch: int
+    step: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copy:
+    """One shard on one tier. `node` is empty for the storage tier. `digest` is 'algorithm:hex'."""
+
+    snapshot: SnapshotId
+    rank: int
+    tier: Tier
+    node: str
+    path: str
+    size_bytes: int
+    digest: str
+    state: CopyState = CopyState.COMMITTED
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpochStart:
+    """How an epoch began: the snapshot it restored, or None for a start from nothing."""
+
+    epoch: int
+    restored: SnapshotId | None
+
+
+def lineage_ceilings(starts: Iterable[EpochStart]) -> dict[int, int | None]:
+    """Return for each epoch of the current line the highest step that still counts (None: no limit).
+
+    Epochs missing from the result are abandoned whole. Walks back from the newest epoch along what each
+    epoch restored.
+    """
+    by_epoch = {start.epoch: start for start in starts}
+    if not by_epoch:
+        return {}
+    ceilings: dict[int, int | None] = {}
+    epoch: int | None = max(by_epoch)
+    ceiling: int | None = None
+    while epoch is not None and epoch in by_epoch and epoch not in ceilings:
+        ceilings[epoch] = ceiling
+        restored = by_epoch[epoch].restored
+        epoch, ceiling = (restored.epoch, restored.step) if restored else (None, None)
+    return ceilings
+
+
+def in_lineage(snapshot: SnapshotId, ceilings: Mapping[int, int | None]) -> bool:
+    """Return whether the snapshot lies on the line of history that `ceilings` describes."""
+    if snapshot.epoch not in ceilings:
+        return False
+    ceiling = ceilings[snapshot.epoch]
+    return ceiling is None or snapshot.step <= ceiling

@@ -1,0 +1,27 @@
+"""What the database holds. No logic here: services write, selectors read."""
+
+from reliability.models.jobs import Epoch, Job, Plan, Rank, Slot
+from reliability.models.nodes import Hold, Node, Report, ServiceBeat, Validation
+from reliability.models.recoveries import Drill, Failover, FailoverEvent, Finding, Incident, OrderRecord
+from reliability.models.snapshots import Snapshot, SnapshotCopy
+
+__all__ = [
+    "Drill",
+    "Epoch",
+    "Failover",
+    "FailoverEvent",
+    "Finding",
+    "Hold",
+    "Incident",
+    "Job",
+    "Node",
+    "OrderRecord",
+    "Plan",
+    "Rank",
+    "Report",
+    "ServiceBeat",
+    "Slot",
+    "Snapshot",
+    "SnapshotCopy",
+    "Validation",
+]

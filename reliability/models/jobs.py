@@ -1,0 +1,152 @@
+"""Guarded jobs: what to run, where each slot runs, how far each rank is, and every attempt."""
+
+from django.db import models
+
+from reliability.domain.faults import Action
+from reliability.domain.policy import Approval, LeaseRule
+from reliability.models.nodes import Node, choices
+
+
+class Job(models.Model):
+    """A training job of `nodes` x `ranks_per_node` ranks."""
+
+    class State(models.TextChoices):
+        PENDING = "pending", "pending"
+        STARTING = "starting", "starting"
+        RUNNING = "running", "running"
+        RECOVERING = "recovering", "recovering"
+        WAITING = "waiting", "waiting for a person"
+        COMPLETED = "completed", "completed"
+        FAILED = "failed", "failed"
+        STOPPED = "stopped", "stopped"
+
+    class Mode(models.TextChoices):
+        FORK = "fork", "preload and fork"
+        PLAIN = "plain", "plain"
+
+    TERMINAL = (State.COMPLETED, State.FAILED, State.STOPPED)
+
+    name = models.SlugField(max_length=80, unique=True)
+    state = models.CharField(max_length=12, choices=State.choices, default=State.PENDING)
+    state_reason = models.TextField(blank=True)
+    nodes = models.PositiveIntegerField()
+    ranks_per_node = models.PositiveIntegerField(default=1)
+    runtime = models.CharField(max_length=16)
+    image = models.CharField(max_length=255, blank=True)
+    program = models.JSONField(help_text="argv of a rank; its first item is a path of a Python file in fork mode")
+    mode = models.CharField(max_length=8, choices=Mode.choices, default=Mode.FORK)
+    preload = models.JSONField(default=list, blank=True)
+    env = models.JSONField(default=dict, blank=True)
+    workdir = models.CharField(max_length=255, blank=True)
+    resources = models.JSONField(default=dict, blank=True, help_text="memory_bytes, cpus, shm_bytes; 0 means no limit")
+    storage_dir = models.CharField(max_length=255)
+    master_port = models.PositiveIntegerField(default=29500)
+    epoch = models.PositiveIntegerField(default=0)
+    approval = models.CharField(max_length=12, choices=choices(Approval), default=Approval.MANUAL)
+    unknown_action = models.CharField(max_length=20, choices=choices(Action), default=Action.RESTART_IN_PLACE)
+    lease_rule = models.CharField(max_length=20, choices=choices(LeaseRule), default=LeaseRule.STOP_WHEN_STUCK)
+    restart_budget = models.PositiveIntegerField(default=5)
+    every_steps = models.PositiveIntegerField(default=20, help_text="Snapshot period in steps, as ordered last.")
+    period_plan = models.JSONField(default=list, blank=True, help_text="[{from_step, every_steps}], oldest first")
+    created_at = models.DateTimeField()
+    started_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+    created_by = models.CharField(max_length=150, blank=True)
+
+    class Meta:
+        ordering = ("name",)
+        permissions = (
+            ("operate_job", "Can submit, stop and drill jobs"),
+            ("apply_plan", "Can apply a snapshot period to a job"),
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def world_size(self) -> int:
+        """Number of ranks."""
+        return self.nodes * self.ranks_per_node
+
+
+class Slot(models.Model):
+    """One node's place in a job: a container with all its local ranks."""
+
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="slots")
+    index = models.PositiveIntegerField()
+    node = models.ForeignKey(Node, null=True, blank=True, on_delete=models.PROTECT, related_name="slots")
+
+    class Meta:
+        ordering = ("job", "index")
+        constraints = (models.UniqueConstraint(fields=("job", "index"), name="slot_once_per_job"),)
+
+    def __str__(self) -> str:
+        return f"{self.job}/{self.index}"
+
+
+class Rank(models.Model):
+    """How far one rank is. `progress_at` is when the server learnt of its last new step."""
+
+    class State(models.TextChoices):
+        WAITING = "waiting", "waiting"
+        RUNNING = "running", "running"
+        EXITED = "exited", "finished"
+        FAILED = "failed", "failed"
+
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="ranks")
+    slot = models.ForeignKey(Slot, on_delete=models.CASCADE, related_name="ranks")
+    rank = models.PositiveIntegerField()
+    state = models.CharField(max_length=12, choices=State.choices, default=State.WAITING)
+    epoch = models.PositiveIntegerField(default=0)
+    step = models.PositiveBigIntegerField(null=True, blank=True)
+    step_s = models.FloatField(null=True, blank=True, help_text="recent duration of a step, seconds")
+    loss = models.FloatField(null=True, blank=True)
+    progress_at = models.DateTimeField(null=True, blank=True)
+    first_step_epoch = models.PositiveIntegerField(default=0, help_text="epoch in which it last passed its first step")
+    exit_code = models.IntegerField(null=True, blank=True)
+    plan_version = models.PositiveIntegerField(default=0, help_text="snapshot period it has taken over")
+
+    class Meta:
+        ordering = ("job", "rank")
+        constraints = (models.UniqueConstraint(fields=("job", "rank"), name="rank_once_per_job"),)
+
+    def __str__(self) -> str:
+        return f"{self.job} rank {self.rank}"
+
+
+class Epoch(models.Model):
+    """One attempt of a job: what it restored, and why it began."""
+
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="epochs")
+    number = models.PositiveIntegerField()
+    reason = models.TextField(blank=True)
+    restored_epoch = models.PositiveIntegerField(null=True, blank=True)
+    restored_step = models.PositiveBigIntegerField(null=True, blank=True)
+    started_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ("job", "number")
+        constraints = (models.UniqueConstraint(fields=("job", "number"), name="epoch_once_per_job"),)
+
+    def __str__(self) -> str:
+        return f"{self.job} epoch {self.number}"
+
+
+class Plan(models.Model):
+    """A snapshot period that a person applied, with the inputs it came from (M10)."""
+
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="plans")
+    version = models.PositiveIntegerField()
+    inputs = models.JSONField()
+    outputs = models.JSONField()
+    every_steps = models.PositiveIntegerField()
+    from_step = models.PositiveBigIntegerField()
+    applied_by = models.CharField(max_length=150)
+    applied_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ("-version",)
+        constraints = (models.UniqueConstraint(fields=("job", "version"), name="plan_version_once_per_job"),)
+
+    def __str__(self) -> str:
+        return f"{self.job} plan {self.version}"
