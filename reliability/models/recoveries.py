@@ -104,6 +104,9 @@ class Failover(models.Model):
     slot = models.ForeignKey(Slot, null=True, blank=True, on_delete=models.SET_NULL, related_name="failovers")
     failed_node = models.ForeignKey(Node, null=True, blank=True, on_delete=models.SET_NULL, related_name="failovers_from")
     standby = models.ForeignKey(Node, null=True, blank=True, on_delete=models.SET_NULL, related_name="failovers_to")
+    moves = models.JSONField(
+        default=list, blank=True, help_text="[{slot, from, to}]: every slot that changes its node in this recovery"
+    )
     refused_standbys = models.JSONField(default=list, blank=True)
     from_epoch = models.PositiveIntegerField()
     to_epoch = models.PositiveIntegerField()
