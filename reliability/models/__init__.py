@@ -1,7 +1,7 @@
 """What the database holds. No logic here: services write, selectors read."""
 
 from reliability.models.jobs import Epoch, Job, Plan, Rank, Slot
-from reliability.models.nodes import Hold, Node, Report, ServiceBeat, Validation
+from reliability.models.nodes import Hold, Lease, Node, Report, ServiceBeat, Validation
 from reliability.models.recoveries import Drill, Failover, FailoverEvent, Finding, Incident, OrderRecord
 from reliability.models.snapshots import Snapshot, SnapshotCopy
 
@@ -14,6 +14,7 @@ __all__ = [
     "Hold",
     "Incident",
     "Job",
+    "Lease",
     "Node",
     "OrderRecord",
     "Plan",

@@ -48,7 +48,11 @@ class Job(models.Model):
     restart_budget = models.PositiveIntegerField(default=5)
     every_steps = models.PositiveIntegerField(default=20, help_text="Snapshot period in steps, as ordered last.")
     period_plan = models.JSONField(default=list, blank=True, help_text="[{from_step, every_steps}], oldest first")
+    storage_step = models.PositiveBigIntegerField(
+        null=True, blank=True, help_text="newest step of the current line that is complete on storage"
+    )
     created_at = models.DateTimeField()
+    start_asked_at = models.DateTimeField(null=True, blank=True, help_text="when a person asked for its start")
     started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
     created_by = models.CharField(max_length=150, blank=True)
@@ -101,8 +105,11 @@ class Rank(models.Model):
     step = models.PositiveBigIntegerField(null=True, blank=True)
     step_s = models.FloatField(null=True, blank=True, help_text="recent duration of a step, seconds")
     loss = models.FloatField(null=True, blank=True)
+    phase = models.CharField(max_length=32, blank=True)
     progress_at = models.DateTimeField(null=True, blank=True)
     first_step_epoch = models.PositiveIntegerField(default=0, help_text="epoch in which it last passed its first step")
+    first_step = models.PositiveBigIntegerField(null=True, blank=True, help_text="that first step")
+    restored_step = models.BigIntegerField(null=True, blank=True, help_text="what the rank says it restored then")
     exit_code = models.IntegerField(null=True, blank=True)
     plan_version = models.PositiveIntegerField(default=0, help_text="snapshot period it has taken over")
 

@@ -18,6 +18,9 @@ class Node(models.Model):
     address = models.CharField(max_length=255)
     runtime = models.CharField(max_length=16)
     role = models.CharField(max_length=16, choices=choices(NodeRole), default=NodeRole.STANDBY)
+    role_hint = models.CharField(
+        max_length=16, choices=choices(NodeRole), default=NodeRole.STANDBY, help_text="What it is for when no job uses it."
+    )
     tier = models.PositiveSmallIntegerField(default=1, help_text="Priority as a standby; 1 is used first.")
     preemptible = models.BooleanField(default=False, help_text="Its own work may be stopped when it is needed.")
     health = models.CharField(max_length=16, choices=choices(NodeHealth), default=NodeHealth.UNKNOWN)
@@ -28,6 +31,11 @@ class Node(models.Model):
     hardware_ids = models.JSONField(default=dict, blank=True)
     host_facts = models.JSONField(default=dict, blank=True)
     agent_version = models.CharField(max_length=32, blank=True)
+    containers = models.JSONField(
+        default=dict, blank=True, help_text="job -> {epoch, container}, as the last heartbeat told"
+    )
+    disks = models.JSONField(default=dict, blank=True, help_text="tier -> {free_bytes, total_bytes}")
+    spooled = models.PositiveIntegerField(default=0, help_text="reports that wait on the node to be sent")
     registered_at = models.DateTimeField()
     last_seen_at = models.DateTimeField(null=True, blank=True)
 
@@ -107,6 +115,17 @@ class Report(models.Model):
 
     def __str__(self) -> str:
         return f"{self.node} #{self.seq} {self.kind}"
+
+
+class Lease(models.Model):
+    """Who of several controllers does a piece of periodic work; another may take it when `until` has passed."""
+
+    name = models.CharField(max_length=40, unique=True)
+    holder = models.CharField(max_length=80)
+    until = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.name} held by {self.holder}"
 
 
 class ServiceBeat(models.Model):

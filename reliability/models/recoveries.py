@@ -39,6 +39,9 @@ class Finding(models.Model):
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="findings")
     job = models.ForeignKey(Job, null=True, blank=True, on_delete=models.CASCADE, related_name="findings")
     incident = models.ForeignKey(Incident, null=True, blank=True, on_delete=models.SET_NULL, related_name="findings")
+    key = models.CharField(
+        max_length=200, null=True, blank=True, unique=True, help_text="makes a finding of the server itself idempotent"
+    )
     report = models.OneToOneField(Report, null=True, blank=True, on_delete=models.SET_NULL, related_name="finding")
     rank = models.PositiveIntegerField(null=True, blank=True)
     epoch = models.PositiveIntegerField(null=True, blank=True)
@@ -113,6 +116,9 @@ class Failover(models.Model):
     restore_epoch = models.PositiveIntegerField(null=True, blank=True)
     restore_step = models.PositiveBigIntegerField(null=True, blank=True)
     fault_step = models.PositiveBigIntegerField(null=True, blank=True, help_text="newest step any rank had reached")
+    progress_step = models.PositiveBigIntegerField(
+        null=True, blank=True, help_text="newest complete snapshot when it was opened: proof of progress since the last one"
+    )
     attempt = models.PositiveIntegerField(default=1)
     proposal = models.JSONField(default=dict, blank=True)
     digest = models.CharField(max_length=64, blank=True)
