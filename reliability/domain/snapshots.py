@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from reliability.errors import InvalidInput
+
 
 class Tier(StrEnum):
     """Where a copy lies, fastest first (M5)."""
@@ -81,3 +83,51 @@ def in_lineage(snapshot: SnapshotId, ceilings: Mapping[int, int | None]) -> bool
         return False
     ceiling = ceilings[snapshot.epoch]
     return ceiling is None or snapshot.step <= ceiling
+
+
+def newest_first(snapshots: Iterable[SnapshotId]) -> list[SnapshotId]:
+    """Return snapshots by step, newest first; of one step the later epoch first."""
+    return sorted(snapshots, key=lambda each: (each.step, each.epoch), reverse=True)
+
+
+def complete_steps(copies: Iterable[Copy], ranks: int, tier: Tier | None = None) -> list[SnapshotId]:
+    """Return the snapshots of which every rank 0..ranks-1 has a committed copy, newest first.
+
+    With `tier`, only copies on that tier count. Says nothing about lineage or about who can read them.
+    """
+    committed: dict[SnapshotId, set[int]] = {}
+    for copy in copies:
+        if copy.state is CopyState.COMMITTED and tier in (None, copy.tier):
+            committed.setdefault(copy.snapshot, set()).add(copy.rank)
+    return newest_first(each for each, held in committed.items() if held.issuperset(range(ranks)))
+
+
+def to_delete(
+    copies: Iterable[Copy],
+    keep: int,
+    floor: int | None,
+    ceilings: Mapping[int, int | None] | None = None,
+) -> list[Copy]:
+    """Return the copies of one tier (of one node) that may be removed, in the order given.
+
+    `floor` is the newest step that is complete on storage in the current lineage; None means that nothing is safe
+    there, so nothing is removed. Never removed: a copy at or above the floor, and the `keep` newest snapshots of the
+    lineage. Copies on abandoned lines do not count among those kept. Raises InvalidInput when `keep` is below 1.
+    """
+    if keep < 1:
+        raise InvalidInput("keep", f"{keep} would remove the last snapshot", hint="Keep at least one snapshot.")
+    if floor is None:
+        return []
+    present = [copy for copy in copies if copy.state in (CopyState.COMMITTED, CopyState.CORRUPT)]
+    current = {
+        copy.snapshot
+        for copy in present
+        if copy.state is CopyState.COMMITTED and (ceilings is None or in_lineage(copy.snapshot, ceilings))
+    }
+    kept = {each for each in current if each.step >= floor} | set(newest_first(current)[:keep])
+    abandoned = {copy.snapshot for copy in present} - current
+    return [
+        copy
+        for copy in present
+        if copy.snapshot not in kept and (copy.snapshot.step < floor or copy.snapshot in abandoned)
+    ]
