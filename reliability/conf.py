@@ -1,0 +1,22 @@
+"""The settings as the typed policy that services hand to the domain."""
+
+from functools import cache
+
+from django.conf import settings
+from django.core.signals import setting_changed
+
+from reliability.domain.policy import ClusterPolicy
+
+
+@cache
+def cluster_policy() -> ClusterPolicy:
+    """Return the limits that hold for all nodes. Raises InvalidInput where settings contradict each other."""
+    return ClusterPolicy(**settings.STEPKEEPER)
+
+
+def _forget(*, setting: str, **_: object) -> None:
+    if setting == "STEPKEEPER":
+        cluster_policy.cache_clear()
+
+
+setting_changed.connect(_forget)  # only override_settings sends this signal
