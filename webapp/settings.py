@@ -120,6 +120,7 @@ INSTALLED_APPS = [
     "rest_framework",
     "rest_framework.authtoken",
     "drf_spectacular",
+    "drf_spectacular_sidecar",
     "django_filters",
     "django_tables2",
     "reliability",
@@ -216,6 +217,9 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "Nodes, jobs, snapshots, incidents and failovers of guarded training jobs. Read only.",
     "VERSION": VERSION,
     "SERVE_INCLUDE_SCHEMA": False,
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "SWAGGER_UI_SETTINGS": {"deepLinking": True, "validatorUrl": None},
 }
 
 LOGGING = {
