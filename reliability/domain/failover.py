@@ -113,21 +113,43 @@ TABLE: tuple[Row, ...] = (
         "No standby is fit: waiting for one; it goes on by itself as soon as one is there.",
     ),
     Row(State.WAITING_FOR_STANDBY, Event.STANDBY_FOUND, State.VALIDATING, "A standby is there: check it."),
-    Row(State.VALIDATING, Event.STANDBY_REFUSED, State.VALIDATING, "The standby did not pass: it is set aside, the next is tried."),
-    Row(State.VALIDATING, Event.STANDBY_PASSED, State.RESTORING, "Every node is fit: bring each rank's snapshot to it."),
+    Row(
+        State.VALIDATING,
+        Event.STANDBY_REFUSED,
+        State.VALIDATING,
+        "The standby did not pass: it is set aside, the next is tried.",
+    ),
+    Row(
+        State.VALIDATING, Event.STANDBY_PASSED, State.RESTORING, "Every node is fit: bring each rank's snapshot to it."
+    ),
     Row(
         State.RESTORING,
         Event.SNAPSHOT_REFUSED,
         State.RESTORING,
         "A copy could not be read or did not verify: the next older restore point is tried.",
     ),
-    Row(State.RESTORING, Event.STANDBY_REFUSED, State.VALIDATING, "The standby failed while restoring: the next is tried."),
+    Row(
+        State.RESTORING,
+        Event.STANDBY_REFUSED,
+        State.VALIDATING,
+        "The standby failed while restoring: the next is tried.",
+    ),
     Row(State.RESTORING, Event.RESTORED, State.STARTING, "All ranks hold the restore point: start the new attempt."),
     Row(State.STARTING, Event.STANDBY_REFUSED, State.VALIDATING, "The standby failed to start: the next is tried."),
     Row(State.STARTING, Event.START_FAILED, State.RESTORING, "The start failed: restore and start once more."),
     Row(State.STARTING, Event.STARTED, State.VERIFYING, "All ranks run: wait for the first step of each."),
-    Row(State.VERIFYING, Event.VERIFY_FAILED, State.RESTORING, "A rank did not reach its first step: fall back and try again."),
-    Row(State.VERIFYING, Event.STANDBY_REFUSED, State.VALIDATING, "The standby failed at its first step: the next is tried."),
+    Row(
+        State.VERIFYING,
+        Event.VERIFY_FAILED,
+        State.RESTORING,
+        "A rank did not reach its first step: fall back and try again.",
+    ),
+    Row(
+        State.VERIFYING,
+        Event.STANDBY_REFUSED,
+        State.VALIDATING,
+        "The standby failed at its first step: the next is tried.",
+    ),
     Row(State.VERIFYING, Event.VERIFIED, State.COMPLETED, "Every rank is past its first step: the job goes on."),
     *(
         Row(state, Event.SUPERSEDED, State.SUPERSEDED, "A worse fault was found: another recovery takes over.")

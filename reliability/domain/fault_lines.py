@@ -23,25 +23,21 @@ KERNEL_LINES = _compiled(
     ("oom", r"oom-kill:constraint=CONSTRAINT_MEMCG,|Memory cgroup out of memory: Killed process \d+"),
     ("kernel-oom-host", r"oom-kill:constraint=CONSTRAINT_NONE,|(?<!cgroup )[Oo]ut of memory: Killed process \d+"),
     ("kernel-panic", r"Kernel [Pp]anic - not syncing"),
-    (
-        "machine-check",
-        r"mce: \[Hardware Error\]: CPU \d+: Machine Check|\[Hardware Error\]: event severity: (fatal|recoverable)",
-    ),
-    ("machine-check-logged", r"Machine check events logged|\[Hardware Error\]: event severity: corrected"),
+    # Bit 61 of the bank's status says that the error was not corrected: it shows in the first hexadecimal digit.
+    ("machine-check", r"Machine Check: \S+ Bank \d+: [2367abef][0-9a-f]{15}\b"),
+    ("machine-check", r"\[Hardware Error\]: event severity: (fatal|recoverable)"),
+    ("machine-check-logged", r"Machine Check: \S+ Bank \d+: |Machine check events logged|event severity: corrected"),
     ("memory-uncorrected", r"EDAC \S+: \d+ UE |Memory failure: 0x[0-9a-f]+: recovery action for .*: (Failed|Ignored)"),
     ("memory-corrected", r"EDAC \S+: \d+ CE "),
     ("pcie-fatal", r"AER: (Multiple )?Uncorrect(ed|able) \(Fatal\) error"),
-    ("pcie-corrected", r"AER: (Multiple )?(Correct(ed|able)|Uncorrect(ed|able) \(Non-Fatal\)) error"),
+    ("pcie-corrected", r"AER: (Multiple )?Correct(ed|able) error"),
+    ("pcie-nonfatal", r"AER: (Multiple )?Uncorrect(ed|able) \(Non-Fatal\) error"),
     ("pcie-gone", r"pciehp: Slot\([^)]*\): (Link Down|Card not present)"),
-    (
-        "disk-lost",
-        r"nvme nvme\d+: (Disabling device after reset failure|Removing after probe failure)|no available path - failing I/O",
-    ),
+    ("disk-lost", r"nvme nvme\d+: (Disabling device after reset failure|Removing after probe failure)"),
+    ("disk-lost", r"no available path - failing I/O"),
     ("filesystem-read-only", r"Remounting filesystem read-only|XFS \(\S+\): .*[Ss]hutting down filesystem"),
-    (
-        "disk-error",
-        r"I/O error, dev \S+, (sector|logical block) \d+|critical medium error, dev |EXT4-fs error \(device ",
-    ),
+    ("disk-error", r"I/O error, dev \S+, (sector|logical block) \d+|critical medium error, dev "),
+    ("disk-error", r"EXT4-fs error \(device "),
     ("disk-error", r"Buffer I/O error on dev \S+|nvme nvme\d+: I/O .* timeout, (reset controller|aborting)"),
     ("nfs-silent", r"nfs: server \S+ not responding"),
     ("task-blocked", r"task [^ ]+:\d+ blocked for more than \d+ seconds"),
@@ -51,18 +47,16 @@ KERNEL_LINES = _compiled(
     ("nic-dead", r"device's health compromised - reached miss count"),
     ("link-down", r"mlx5_core \S+ (\S+: )?Link down|NIC Link is Down|Port module event: module \d+, Cable unplugged"),
     ("gpu-init-failed", r"NVRM: .*RmInitAdapter failed"),
+    # The all-clear line says "no uncorrectable hardware errors": a count above 0 is required.
+    ("gpu-uncorrected", r"amdgpu: (.*\b)?[1-9]\d* (new )?uncorrectable hardware errors detected"),
+    ("gpu-reset-failed", r"amdgpu: GPU reset end with ret = -\d+"),
 )
 
 _OWN_ERRORS = _compiled(
-    (
-        "shm-full",
-        r"/dev/shm.*No space left|shm.*No space left on device|creating shared memory segment|killed by signal: Bus error",
-    ),
+    ("shm-full", r"\bshm\b.*No space left|creating shared memory segment|killed by signal: Bus error"),
     ("exit-disk-full", r"No space left on device|os error 28|Disk quota exceeded"),
-    (
-        "oom-app",
-        r"CUDA out of memory|OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED|(?m:^)\S*MemoryError\b|killed by signal: Killed",
-    ),
+    ("oom-app", r"CUDA out of memory|OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED|killed by signal: Killed"),
+    ("oom-app", r"(?m:^)\S*MemoryError\b"),
     ("cuda-ecc", r"uncorrectable ECC error encountered"),
     ("cuda-peer-access", r"invalid access of peer GPU memory over nvlink or a hardware error"),
     ("cuda-illegal-access", r"an illegal memory access was encountered"),
@@ -77,10 +71,8 @@ _OWN_ERRORS = _compiled(
 _VICTIM_SIGNS = _compiled(
     ("peer-closed", r"[Cc]onnection (was )?closed by (remote )?peer|[Cc]onnection reset by peer|Broken pipe"),
     ("peer-closed", r"ConnectionResetError|ConnectionAbortedError|BrokenPipeError|EOFError: peer|peer (has )?closed"),
-    (
-        "peer-closed",
-        r"ncclRemoteError|Application timeout caused pair closure|gloo.*(Read error|Write error|Socket closed)",
-    ),
+    ("peer-closed", r"ncclRemoteError|Application timeout caused pair closure|gloo.*(Read|Write) error"),
+    ("peer-closed", r"ConnectionRefusedError|[Cc]onnection refused"),
     ("peer-closed", r"The connection to the C10d store has failed|RendezvousConnectionError|RendezvousClosedError"),
     ("collective-timeout", r"Watchdog caught collective operation timeout|Timed out waiting \d+ms for (recv|send)"),
     ("collective-timeout", r"dump signal|To avoid data inconsistency, we are taking the entire process down"),

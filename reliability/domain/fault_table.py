@@ -1,139 +1,57 @@
-"""Which fault codes are known, and what does each mean, by class, action, severity and advice (M9)?
+"""Which fault codes are known? Reads the rows of fault_codes.csv, one kind of fault a row.
 
-One row a code: code, class, action, severity, meaning, advice. `faults.TABLE` is built from it and checks each word.
-Class says where the cause lies, action says what helps: they differ on purpose. A contained memory error is
-hardware and yet only the program needs a restart; a hung GPU system processor is software and yet only a reset helps.
+`codes` lists the codes that share a row, separated by spaces; `xid-39..41` stands for three of them. Class says where
+the cause lies, action says what helps, and they differ on purpose: a contained GPU memory error is hardware and yet
+only the program needs a restart; a hung system processor of the GPU is software and yet only another node helps.
+`weight` is `follow_up` (a consequence of something else), `unexplained` (an end without a known cause) or empty.
 """
 
-Row = tuple[str, str, str, str, str, str]
+import csv
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.resources import files
 
-EXITS: tuple[Row, ...] = (
-    ("exit-1", "application", "restart_in_place", "error", "The program ended with a general error.",
-     "Read the first traceback of the first rank that failed."),
-    ("exit-2", "application", "hold", "error", "The program refused its command line.",
-     "Correct the job's program arguments; the same command line fails again."),
-    ("exit-86", "storage", "restart_in_place", "error", "A restored snapshot did not verify.",
-     "The next older restore point is used; look for a failing disk if it repeats."),
-    ("exit-125", "software", "restart_in_place", "error", "The container runtime itself failed.",
-     "Check the container engine of the node if it repeats."),
-    ("exit-126", "application", "hold", "error", "The program was found and cannot be executed.",
-     "Correct its permissions or its architecture; a restart cannot help."),
-    ("exit-127", "application", "hold", "error", "The program was not found in the image.",
-     "Correct the job's image or program path; a restart cannot help."),
-    ("exit-128", "software", "restart_in_place", "error", "The container could not be set up.",
-     "Check image and device mapping of the job on this node."),
-    ("exit-129", "software", "restart_in_place", "error", "The program lost its terminal (HUP).",
-     "Run it under the launcher alone, not in a terminal session."),
-    ("exit-130", "application", "hold", "warning", "The program was interrupted (INT), as a person does it.",
-     "Start the job again when the interruption was not meant."),
-    ("exit-132", "software", "restart_in_place", "error", "Illegal instruction (ILL): a wrong binary or damaged memory.",
-     "On one node only: check that node's processor and memory."),
-    ("exit-134", "software", "restart_in_place", "error", "The program aborted itself (ABRT): assertion or collective watchdog.",
-     "Look for the watchdog's text and for the rank that stayed behind."),
-    ("exit-135", "software", "restart_in_place", "error", "Bus error (BUS): most often the shared memory is too small.",
-     "Raise the job's shm_bytes or clear leaked segments on the node."),
-    ("exit-136", "application", "restart_in_place", "error", "Arithmetic error (FPE) in the program.",
-     "Correct the program; the same step will fail again if the data cause it."),
-    ("exit-137", "unknown", "observe", "error", "Killed (KILL) by something that left no other trace.",
-     "Look for an out-of-memory line of the kernel, for an operator, or for a node that went down."),
-    ("exit-139", "software", "restart_in_place", "error", "Segmentation fault (SEGV).",
-     "Twice on one node only: check that node's memory and devices."),
-    ("exit-143", "unknown", "observe", "warning", "Ended on request (TERM), usually because another rank failed first.",
-     "Look at the rank that failed first."),
-    ("exit-other", "application", "restart_in_place", "error", "The program ended with an exit code of its own.",
-     "Read the last lines of its output."),
-    ("exit-disk-full", "storage", "hold", "error", "The program ended because a disk was full.",
-     "Free space on the named disk, then start the job again; no node is at fault."),
-)
+_RANGE = re.compile(r"(.*?)(\d+)\.\.(\d+)")
 
-OUTPUT: tuple[Row, ...] = (
-    ("peer-closed", "unknown", "observe", "warning", "A rank lost the connection to another: a victim, not the cause.",
-     "Look at the rank at the other end."),
-    ("collective-timeout", "unknown", "observe", "warning", "A collective did not finish in time on this rank.",
-     "Look for the rank that did not report or stayed behind."),
-    ("oom", "application", "restart_in_place", "error", "The container reached its memory limit and was killed.",
-     "Raise the job's memory_bytes or use less; a standby would not help."),
-    ("oom-app", "application", "restart_in_place", "error", "The program ran out of memory and said so.",
-     "Use a smaller batch or more memory; just after a restart, look for a leftover process."),
-    ("shm-full", "software", "restart_in_place", "error", "The shared memory of the container is full.",
-     "Raise the job's shm_bytes or clear leaked segments."),
-    ("address-in-use", "software", "restart_in_place", "error", "A port was still held by an old process.",
-     "Find and end the old process if it repeats."),
-    ("collective-mismatch", "application", "restart_in_place", "error", "Ranks called different collectives or sizes.",
-     "Correct the program; the restart budget ends the attempts."),
-    ("cuda-ecc", "hardware", "failover", "fatal", "The program hit an uncorrectable GPU memory error.",
-     "Reset the GPU; replace it if the error is back."),
-    ("cuda-illegal-access", "application", "restart_in_place", "error", "A GPU kernel touched a bad address.",
-     "Correct the kernel; on one GPU under several jobs: run its diagnostics."),
-    ("cuda-assert", "application", "restart_in_place", "error", "A GPU kernel failed an assertion, often a bad index in the data.",
-     "At the same step again: look at that batch."),
-    ("cuda-peer-access", "hardware", "failover", "fatal", "Access to the memory of a peer GPU failed in hardware.",
-     "Check the GPU links of the node."),
-    ("driver-mismatch", "software", "failover", "error", "GPU driver and its library differ in version.",
-     "Reboot the node or load the matching driver."),
-    ("gpu-missing", "hardware", "failover", "fatal", "Fewer GPUs are visible than expected.",
-     "Reboot the node; check power and seating of the GPU."),
-    ("not-a-number", "unknown", "restart_in_place", "error", "Loss or gradients are no numbers any more.",
-     "After the same restore again: distrust the snapshot; on one node only: check it for silent corruption."),
-)
 
-NODE: tuple[Row, ...] = (
-    ("container-died", "unknown", "observe", "error", "The job's container on this node ended without an order.",
-     "Read the exit code and the kernel log of that minute."),
-    ("engine-lost", "unknown", "failover", "fatal", "The container engine of the node ended or cannot be reached.",
-     "Check the engine of the node; its containers cannot be managed meanwhile."),
-    ("node-lost", "hardware", "failover", "fatal", "The node is gone by two independent proofs.",
-     "Look at its power, its network and its console."),
-    ("agent-silent", "unknown", "observe", "warning", "Nothing is heard from the node's agent.",
-     "Unreachable is not failed: a second proof is awaited before anything is moved."),
-    ("no-progress", "unknown", "observe", "warning", "No rank has finished a step for too long.",
-     "See each rank's last step and phase: the lowest is the suspect."),
-    ("probe-hang", "unknown", "observe", "error", "A check of the node did not return within its limit.",
-     "Look for a driver that does not answer."),
-    ("sdc", "hardware", "failover", "fatal", "The node computes wrong results without any error (silent corruption).",
-     "Take it out of service; distrust snapshots since its last clean check."),
-    ("disk-full", "storage", "observe", "error", "A disk of a snapshot tier has no room.",
-     "Free space or keep fewer snapshots; training goes on meanwhile."),
-    ("snapshot-problem", "storage", "observe", "warning", "A snapshot could not be copied or verified on a tier.",
-     "It is tried again by itself; older copies stay."),
-    ("drill", "software", "observe", "info", "A fault made on purpose.", "Nothing to do: see the drill's page."),
-)
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One code as it is written in the file; `faults` checks the words."""
 
-KERNEL: tuple[Row, ...] = (
-    ("kernel-oom-host", "software", "observe", "error", "The whole host ran out of memory and a process was killed.",
-     "Check the size of the snapshot memory tier and what else runs there."),
-    ("kernel-panic", "hardware", "failover", "fatal", "The kernel of the node stopped.",
-     "Read the console; reboot and check the node before it serves again."),
-    ("machine-check", "hardware", "failover", "fatal", "The processor reported an uncorrected machine check.",
-     "Inspect processor and memory of the node."),
-    ("machine-check-logged", "hardware", "observe", "warning", "Machine-check events were logged, often corrected ones.",
-     "Read their details; a rising rate calls for a replacement."),
-    ("memory-corrected", "hardware", "observe", "warning", "Host memory errors were corrected.",
-     "Plan to replace the memory module if the rate rises."),
-    ("memory-uncorrected", "hardware", "failover", "fatal", "An uncorrected host memory error.",
-     "Distrust this node's memory snapshots; replace the memory module."),
-    ("pcie-corrected", "hardware", "observe", "info", "PCIe errors were corrected.", "A high rate costs bandwidth: reseat."),
-    ("pcie-fatal", "hardware", "failover", "fatal", "A fatal PCIe error.", "Look for the device behind the named port."),
-    ("pcie-gone", "hardware", "failover", "fatal", "A PCIe device disappeared.", "Check power and seating of the device."),
-    ("disk-error", "storage", "observe", "error", "A disk could not read or write.",
-     "Snapshots on it are verified before use; replace the disk if it repeats."),
-    ("disk-lost", "storage", "observe", "fatal", "A disk was given up by the kernel.",
-     "The other tiers go on; replace the disk and hold the node at a quiet moment."),
-    ("filesystem-read-only", "storage", "observe", "fatal", "A file system turned read-only after an error.",
-     "Every later snapshot there fails: repair it; other tiers go on."),
-    ("nfs-silent", "storage", "observe", "error", "The file server does not answer.",
-     "No node is at fault when several report it; check the server and the way to it."),
-    ("task-blocked", "unknown", "observe", "warning", "A process has been stuck in the kernel for minutes.",
-     "Look for disk, file-server or GPU lines of the same minute."),
-    ("soft-lockup", "software", "observe", "warning", "A processor core did not schedule for many seconds.",
-     "Reboot the node if it repeats."),
-    ("hard-lockup", "hardware", "failover", "fatal", "A processor core stopped with interrupts off.",
-     "Reboot the node and check it before it serves again."),
-    ("cpu-throttled", "thermal", "observe", "warning", "The processor is slowed for heat.", "Check cooling if it lasts."),
-    ("link-down", "network", "observe", "error", "A network link went down.",
-     "It may come back by itself; if not, check cable and switch port."),
-    ("nic-dead", "hardware", "failover", "fatal", "The network adapter's firmware no longer answers.",
-     "Power-cycle the node."),
-    ("gpu-init-failed", "hardware", "failover", "fatal", "The driver could not initialise a GPU.",
-     "Reboot; replace the GPU if it is back."),
-)
+    code: str
+    fault_class: str
+    action: str
+    severity: str
+    weight: str
+    meaning: str
+    advice: str
+
+
+def spread(codes: str) -> list[str]:
+    """Return the single codes of a list such as 'xid-8 xid-39..41'."""
+    single: list[str] = []
+    for code in codes.split():
+        ranged = _RANGE.fullmatch(code)
+        if ranged is None:
+            single.append(code)
+        else:
+            prefix, first, last = ranged.groups()
+            single += [f"{prefix}{number}" for number in range(int(first), int(last) + 1)]
+    return single
+
+
+def rows() -> Iterator[Row]:
+    """Yield one row for each code of the file."""
+    text = files("reliability.domain").joinpath("fault_codes.csv").read_text(encoding="utf-8")
+    for line in csv.DictReader(text.splitlines()):
+        for code in spread(line["codes"]):
+            yield Row(
+                code=code,
+                fault_class=line["class"],
+                action=line["action"],
+                severity=line["severity"],
+                weight=line["weight"],
+                meaning=line["meaning"],
+                advice=line["advice"],
+            )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
-from reliability.domain import fault_table, fault_table_gpu
+from reliability.domain import fault_table
 from reliability.domain.fault_lines import code_for_exit, match_line
 
 __all__ = [
@@ -106,31 +106,30 @@ class Judgement:
 STRENGTH: Mapping[Action, int] = MappingProxyType({action: place for place, action in enumerate(Action)})
 """Actions by strength: a judgement only ever moves up."""
 
-_FOLLOW_UPS = frozenset({"peer-closed", "collective-timeout", "exit-143", "xid-45"})
-_UNEXPLAINED = frozenset({"container-died", "exit-137"})
+_WEIGHTS = ("", "follow_up", "unexplained")
 
 
 def _from_row(row: fault_table.Row) -> FaultCode:
-    code, fault_class, action, severity, meaning, advice = row
+    if row.weight not in _WEIGHTS:
+        raise ValueError(f"fault code {row.code}: weight is one of {_WEIGHTS}, not {row.weight!r}")
     return FaultCode(
-        code=code,
-        meaning=meaning,
-        fault_class=FaultClass(fault_class),
-        action=Action(action),
-        severity=Severity(severity),
-        advice=advice,
-        follow_up=code in _FOLLOW_UPS,
-        unexplained=code in _UNEXPLAINED,
+        code=row.code,
+        meaning=row.meaning,
+        fault_class=FaultClass(row.fault_class),
+        action=Action(row.action),
+        severity=Severity(row.severity),
+        advice=row.advice,
+        follow_up=row.weight == "follow_up",
+        unexplained=row.weight == "unexplained",
     )
 
 
 def _build() -> dict[str, FaultCode]:
     table: dict[str, FaultCode] = {}
-    groups = (fault_table.EXITS, fault_table.OUTPUT, fault_table.NODE, fault_table.KERNEL, fault_table_gpu.rows())
-    for row in (row for group in groups for row in group):
-        if row[0] in table:
-            raise ValueError(f"fault code {row[0]} has two rows")
-        table[row[0]] = _from_row(row)
+    for row in fault_table.rows():
+        if row.code in table:
+            raise ValueError(f"fault code {row.code} has two rows")
+        table[row.code] = _from_row(row)
     return table
 
 
@@ -198,8 +197,8 @@ def _blast_radius(weighed: Sequence[_Weighed], nodes: int | None) -> tuple[str, 
         hit = {finding.node for finding in seen if finding.at - first <= BLAST_WINDOW_S}
         if len(hit) > 1 and 2 * len(hit) > total:
             sentences.append(
-                f"{code} was seen on {len(hit)} of {total} nodes within {BLAST_WINDOW_S:.0f} s: look for something they "
-                "share (power, switch, driver, the job itself) before blaming each node."
+                f"{code} was seen on {len(hit)} of {total} nodes within {BLAST_WINDOW_S:.0f} s: look for something "
+                "they share (power, switch, driver, the job itself) before blaming each node."
             )
     return tuple(sentences)
 

@@ -1,6 +1,7 @@
 """Where did the time of a recovery go, and how much work was lost?"""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 
 def stage_times(events: Sequence[tuple[float, str]]) -> list[tuple[str, float]]:
@@ -10,7 +11,7 @@ def stage_times(events: Sequence[tuple[float, str]]) -> list[tuple[str, float]]:
     already goes on with it. The last stage has no end yet and is not listed; a clock that was set back counts as 0.
     """
     stages: list[tuple[str, float]] = []
-    for (began, stage), (ended, _) in zip(events, events[1:], strict=False):
+    for (began, stage), (ended, _) in pairwise(events):
         spent = max(0.0, ended - began)
         if stages and stages[-1][0] == stage:
             spent += stages.pop()[1]

@@ -70,12 +70,12 @@ def _parsed(text: str) -> Order:
         raw = json.loads(text)
         return Order(**{**raw, "kind": OrderKind(raw["kind"])})
     except (ValueError, TypeError, KeyError) as error:
-        raise InvalidInput("order", f"not an order: {error}", hint="Agent and server must be of the same version.") from error
+        raise InvalidInput(
+            "order", f"not an order: {error}", hint="Agent and server must be of the same version."
+        ) from error
 
 
-def unseal(
-    envelope: Mapping[str, Any], *, key: str, node: str, now: float, seen_nonces: Collection[str]
-) -> Order:
+def unseal(envelope: Mapping[str, Any], *, key: str, node: str, now: float, seen_nonces: Collection[str]) -> Order:
     """Return the order if it is genuine, for this node, in time and not seen before.
 
     `now` is server time as the agent knows it. Raises OrderRefused with the reason, InvalidInput when the

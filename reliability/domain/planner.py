@@ -145,21 +145,21 @@ def _percent(share: float) -> str:
 
 
 def _explain(
-    inputs: FirstOrderInputs, plan_period_s: float, best: float, interval: tuple[float, float | None] | None
+    inputs: FirstOrderInputs, period_s: float, best: float, interval: tuple[float, float | None] | None
 ) -> str:
     target = _percent(inputs.target)
     if inputs.faults_per_s == 0:
-        return f"Without faults every period from {plan_period_s:.1f} s on keeps {target}; the longer, the better."
+        return f"Without faults every period from {period_s:.1f} s on keeps {target}; the longer, the better."
     if interval is not None:
         low, high = interval
         ends = f"from {low:.1f} s to {high:.1f} s" if high is not None else f"from {low:.1f} s on"
-        return f"{target} holds for periods {ends}; the best is {plan_period_s:.1f} s with {_percent(best)}."
+        return f"{target} holds for periods {ends}; the best is {period_s:.1f} s with {_percent(best)}."
     if best <= 0:
         return (
-            "By this estimate saves, rollback and recovery take all of the time; it is shown as 0 %, and so far out the "
-            f"estimate itself is too low. {target} cannot be reached: fewer faults, a shorter recovery or a shorter stall."
+            f"{target} cannot be reached: by this estimate saves, rollback and recovery take all of the time. It is shown "
+            "as 0 %; so far out the estimate itself is too low. It takes fewer faults, a shorter recovery or stall."
         )
-    refused = f"{target} cannot be reached: the best is {_percent(best)} at {plan_period_s:.1f} s."
+    refused = f"{target} cannot be reached: the best is {_percent(best)} at {period_s:.1f} s."
     if inputs.faults_per_s * inputs.fixed_s >= 1.0 - inputs.target:
         return f"{refused} Recovery alone uses up what may be lost, so faster saves cannot help."
     return f"{refused} Shorten the stall or the recovery, or lower the number of faults."
@@ -214,8 +214,8 @@ def curve(inputs: FirstOrderInputs, points: int) -> list[tuple[float, float]]:
 def steps(period_s: float, stall_s: float, step_s: float) -> int:
     """Return the number of steps between two saves, at least 1, that comes nearest to a start-to-start period.
 
-    A period of n steps is n * step_s + stall_s. Nearest on a log axis, on which the first-order loss is symmetric around
-    its optimum: of the two whole numbers around an optimum this is the better one.
+    A period of n steps is n * step_s + stall_s. Nearest on a log axis, on which the first-order loss is symmetric
+    around its optimum: of the two whole numbers around an optimum this is the better one.
     """
     _check_steps(stall_s, step_s)
     _check("period_s", period_s, 0.0, _MAX_S, "Give seconds, 0 or more.")
