@@ -1,0 +1,140 @@
+"""What the pages of incidents and failovers show: the request as it is to be decided, its stages, its history."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from reliability.domain import goodput
+from reliability.domain.failover import OPEN, State
+from reliability.models import Failover, FailoverEvent, Finding, Incident, OrderRecord, Validation
+
+DETECTION = "detection"
+STAGES = {
+    DETECTION: "fault seen and judged",
+    State.AWAITING_APPROVAL: "waiting for approval",
+    State.FENCING: "fencing the old attempt",
+    State.FENCE_UNCONFIRMED: "waiting out the lease",
+    State.WAITING_FOR_STANDBY: "waiting for a standby",
+    State.VALIDATING: "checking the standby",
+    State.RESTORING: "restoring",
+    State.STARTING: "starting",
+    State.VERIFYING: "first step of every rank",
+}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stretch of the timeline. `start` and `width` are shares of the whole in per cent."""
+
+    state: str
+    label: str
+    seconds: float
+    start: float
+    width: float
+    going_on: bool
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Where the time went, from the first finding on."""
+
+    stages: tuple[Stage, ...]
+    total_s: float
+    waited_s: float
+
+    @property
+    def own_s(self) -> float:
+        """Time without the waiting for a person."""
+        return self.total_s - self.waited_s
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One input that two requests do not share."""
+
+    name: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
+class FailoverPage:
+    """Everything of a failover's page."""
+
+    failover: Failover
+    timeline: Timeline
+    events: tuple[FailoverEvent, ...]
+    findings: tuple[Finding, ...]
+    validations: tuple[Validation, ...]
+    orders: tuple[OrderRecord, ...]
+    lost_steps: int | None
+    differences: tuple[Difference, ...]
+    earlier: tuple[Failover, ...]
+
+
+def timeline(failover: Failover, events: Sequence[FailoverEvent], *, now: datetime) -> Timeline:
+    """Return the stages of a failover with their seconds; the present one runs until `now`."""
+    marks = [(failover.fault_at.timestamp(), DETECTION)]
+    if not events or events[0].source:
+        marks.append((failover.created_at.timestamp(), State.AWAITING_APPROVAL.value))
+    marks += [(event.at.timestamp(), event.target) for event in events]
+    going_on = failover.state in OPEN
+    if going_on:
+        marks.append((now.timestamp(), "now"))
+    times = goodput.stage_times(marks)
+    total = sum(seconds for _, seconds in times)
+    stages, start = [], 0.0
+    for index, (state, seconds) in enumerate(times):
+        width = 100 * seconds / total if total else 0.0
+        last = going_on and index == len(times) - 1
+        stages.append(Stage(state, STAGES.get(state, state), seconds, start, width, last))
+        start += width
+    waited = sum(seconds for state, seconds in times if state == State.AWAITING_APPROVAL)
+    return Timeline(tuple(stages), total, waited)
+
+
+def _flat(value: Any, prefix: str = "") -> dict[str, str]:
+    if isinstance(value, Mapping):
+        flat: dict[str, str] = {}
+        for key, inner in value.items():
+            flat |= _flat(inner, f"{prefix}{key}.")
+        return flat
+    if isinstance(value, list):
+        return {prefix.rstrip("."): "; ".join(str(item) for item in value)}
+    return {prefix.rstrip("."): str(value)}
+
+
+def differences(before: Failover, after: Failover) -> tuple[Difference, ...]:
+    """Return the inputs in which two requests differ."""
+    old, new = _flat(before.proposal), _flat(after.proposal)
+    names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+    return tuple(Difference(name, old.get(name, "nothing"), new.get(name, "nothing")) for name in names)
+
+
+def incident_findings(incident: Incident) -> Iterable[Finding]:
+    """Return the findings of an incident in the order in which they came."""
+    return incident.findings.select_related("node", "job").order_by("found_at", "pk")
+
+
+def failover_page(failover: Failover, *, now: datetime) -> FailoverPage:
+    """Return what the page of a failover shows."""
+    events = tuple(failover.events.all())
+    earlier = tuple(failover.supersedes.all())
+    successor = failover.superseded_by
+    changed: tuple[Difference, ...] = ()
+    if successor is not None:
+        changed = differences(failover, successor)
+    elif earlier:
+        changed = differences(earlier[-1], failover)
+    return FailoverPage(
+        failover=failover,
+        timeline=timeline(failover, events, now=now),
+        events=events,
+        findings=tuple(incident_findings(failover.incident)),
+        validations=tuple(failover.validations.select_related("node").order_by("started_at")),
+        orders=tuple(failover.orders.select_related("node").order_by("created_at")),
+        lost_steps=goodput.lost_steps(failover.fault_step, failover.restore_step),
+        differences=changed,
+        earlier=earlier,
+    )

@@ -1,0 +1,227 @@
+"""How values look on pages: durations, ages, sizes, states with a shape and a word, small bars."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from django import template
+from django.templatetags.static import static
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from reliability.domain.failover import Kind, State
+from reliability.domain.faults import Action, FaultClass
+from reliability.domain.health import NodeHealth
+from reliability.domain.standby import Verdict
+
+register = template.Library()
+
+UNKNOWN = "unknown"
+
+# colour, icon: the shape says the same as the colour
+HEALTH_LOOK = {
+    NodeHealth.HEALTHY: ("ok", "check"),
+    NodeHealth.DEGRADED: ("warn", "exclaim"),
+    NodeHealth.UNHEALTHY: ("bad", "x"),
+    NodeHealth.UNREACHABLE: ("mute", "plug-off"),
+    NodeHealth.UNKNOWN: ("mute", "question"),
+}
+STATE_LOOK = {
+    "pending": ("mute", "clock"),
+    "starting": ("info", "refresh"),
+    "running": ("ok", "jobs"),
+    "recovering": ("warn", "refresh"),
+    "waiting": ("bad", "hand"),
+    "completed": ("ok", "check"),
+    "recovered": ("ok", "check"),
+    "unharmed": ("ok", "check"),
+    "failed": ("bad", "x"),
+    "stopped": ("mute", "stop"),
+    "exited": ("ok", "check"),
+    State.AWAITING_APPROVAL: ("bad", "hand"),
+    State.FENCE_UNCONFIRMED: ("warn", "exclaim"),
+    State.WAITING_FOR_STANDBY: ("warn", "clock"),
+    State.SUPERSEDED: ("mute", "arrow"),
+    State.REJECTED: ("mute", "x"),
+    State.CANCELLED: ("mute", "stop"),
+    "refused": ("bad", "x"),
+    "expired": ("warn", "clock"),
+    "done": ("ok", "check"),
+}
+CLASS_LOOK = {
+    FaultClass.HARDWARE: ("bad", "nodes"),
+    FaultClass.SOFTWARE: ("warn", "api"),
+    FaultClass.APPLICATION: ("warn", "api"),
+    FaultClass.NETWORK: ("warn", "plug-off"),
+    FaultClass.STORAGE: ("warn", "snapshots"),
+    FaultClass.THERMAL: ("bad", "flame"),
+    FaultClass.UNKNOWN: ("mute", "question"),
+}
+ACTION_LOOK = {
+    Action.OBSERVE: ("mute", "info"),
+    Action.HOLD: ("warn", "lock"),
+    Action.RESTART_IN_PLACE: ("info", "restore"),
+    Action.FAILOVER: ("bad", "failovers"),
+}
+KIND_LOOK = {Kind.FAILOVER: ("info", "failovers"), Kind.RESTART_IN_PLACE: ("info", "restore")}
+VERDICT_LOOK = {
+    Verdict.PASS: ("ok", "check"),
+    Verdict.FAIL: ("bad", "x"),
+    Verdict.CRASH: ("bad", "bolt"),
+    Verdict.TIMEOUT: ("warn", "clock"),
+}
+LOOKS: dict[str, dict[Any, tuple[str, str]]] = {
+    "health": HEALTH_LOOK,
+    "state": STATE_LOOK,
+    "class": CLASS_LOOK,
+    "action": ACTION_LOOK,
+    "kind": KIND_LOOK,
+    "verdict": VERDICT_LOOK,
+}
+
+
+@register.simple_tag
+def icon(name: str, css: str = "") -> SafeString:
+    """Draw an icon of the sprite; it is decoration, the word beside it carries the meaning."""
+    return format_html(
+        '<svg class="icon {}" aria-hidden="true" focusable="false"><use href="{}#{}"></use></svg>',
+        css, static("img/icons.svg"), name,
+    )
+
+
+@register.simple_tag
+def chip(kind: str, value: Any, label: str = "") -> SafeString:
+    """Draw a state as colour, shape and word. `kind` is one of LOOKS."""
+    colour, shape = LOOKS[kind].get(value, ("info", "refresh") if kind == "state" else ("mute", "info"))
+    word = label or str(value or UNKNOWN).replace("_", " ")
+    return format_html('<span class="chip {}">{}{}</span>', colour, icon(shape), word)
+
+
+@register.filter
+def duration(seconds: float | None) -> str:
+    """Write seconds as people say them; the same as static/js/durations.js."""
+    if seconds is None:
+        return UNKNOWN
+    s = max(0.0, float(seconds))
+    if s < 10:
+        return f"{s:.1f} s" if s >= 0.1 or s == 0 else f"{s * 1000:.0f} ms"
+    whole = int(s)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    if whole < 86400:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole // 86400} d {whole % 86400 // 3600} h"
+
+
+@register.filter
+def precise(seconds: float | None) -> str:
+    """Write a measured duration to hundredths of a second while it is short."""
+    if seconds is None:
+        return UNKNOWN
+    return f"{seconds:.2f} s" if seconds < 10 else duration(seconds)
+
+
+@register.simple_tag(takes_context=True)
+def ago(context: template.Context, at: datetime | float | None, absent: str = "never") -> SafeString:
+    """Write the age of an instant; the browser counts it on from `data-at`."""
+    if at is None:
+        return format_html('<span class="dim">{}</span>', absent)
+    stamp = at.timestamp() if isinstance(at, datetime) else float(at)
+    seconds = max(0.0, context["now"].timestamp() - stamp)
+    text = f"{int(seconds)} s ago" if seconds < 10 else f"{duration(seconds)} ago"
+    return format_html('<time data-at="{}" datetime="{}" title="{}">{}</time>', *_instant(stamp), text)
+
+
+@register.simple_tag(takes_context=True)
+def until(context: template.Context, at: datetime | None) -> SafeString:
+    """Write how long it is until an instant; the browser counts it down."""
+    if at is None:
+        return format_html('<span class="dim">{}</span>', "no limit")
+    left = at.timestamp() - context["now"].timestamp()
+    text = duration(left) if left > 0 else "now"
+    return format_html('<time data-until="{}" datetime="{}" title="{}">{}</time>', *_instant(at.timestamp()), text)
+
+
+def _instant(stamp: float) -> tuple[str, str, str]:
+    instant = datetime.fromtimestamp(stamp, UTC)
+    return f"{stamp:.3f}", instant.isoformat(timespec="milliseconds"), instant.strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+@register.filter
+def clock(at: datetime | None) -> str:
+    """Write the time of day, UTC."""
+    return at.strftime("%H:%M:%S") if at else ""
+
+
+@register.filter
+def instant(at: datetime | None) -> str:
+    """Write date and time of day, UTC."""
+    return at.strftime("%Y-%m-%d %H:%M:%S UTC") if at else UNKNOWN
+
+
+@register.filter
+def sized(count: float | None) -> str:
+    """Write a number of bytes."""
+    if count is None:
+        return UNKNOWN
+    value = float(count)
+    for unit in ("B", "KB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"
+
+
+@register.filter
+def grouped(number: int | None) -> str:
+    """Write a whole number in groups of three."""
+    return UNKNOWN if number is None else f"{number:,}".replace(",", "\u2009")
+
+
+@register.filter
+def percent(share: float | None, digits: int = 2) -> str:
+    """Write a share of 1 as per cent."""
+    return UNKNOWN if share is None else f"{100 * share:.{digits}f} %"
+
+
+@register.filter
+def decimal(value: float | None, digits: int = 2) -> str:
+    """Write a number with fixed digits."""
+    return UNKNOWN if value is None else f"{value:.{digits}f}"
+
+
+@register.filter
+def words(value: Any) -> str:
+    """Write a code name as words."""
+    return str(value or "").replace("_", " ")
+
+
+@register.filter
+def lookup(mapping: Any, key: Any) -> Any:
+    """Return mapping[key], or nothing."""
+    return mapping.get(key) if hasattr(mapping, "get") else None
+
+
+@register.filter
+def pretty(value: Any) -> str:
+    """Write structured values as indented JSON."""
+    return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, default=str)
+
+
+@register.simple_tag
+def bar(share: float | None, label: str, css: str = "ok") -> SafeString:
+    """Draw a share of 1 as a bar, in SVG because the page allows no inline style."""
+    width = 0.0 if share is None else 100 * min(1.0, max(0.0, share))
+    return format_html(
+        '<svg class="bar {}" role="img" aria-label="{}" viewBox="0 0 100 6" preserveAspectRatio="none">'
+        '<rect class="track" width="100" height="6"/><rect class="fill" width="{}" height="6"/></svg>',
+        css, label, f"{width:.1f}",
+    )
+
+
+@register.inclusion_tag("parts/field.html")
+def field(bound: Any, css: str = "") -> dict[str, Any]:
+    """Draw a form field with label, help and errors."""
+    return {"field": bound, "css": css}

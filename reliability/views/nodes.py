@@ -1,0 +1,84 @@
+"""Nodes and standbys: lists, a node's page, holds, checks."""
+
+from django.contrib.auth.decorators import permission_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.views.decorators.http import require_POST, require_safe
+
+from reliability.errors import ReliabilityError
+from reliability.filters import NodeFilter
+from reliability.forms import HoldForm
+from reliability.models import Hold, Node, Slot
+from reliability.selectors.node_pages import node_page, nodes_with_places, standby_lines
+from reliability.services import nodes as node_services
+from reliability.services import validations
+from reliability.tables import NodeTable
+from reliability.views.page import render_page, tell, tell_error
+
+operates = permission_required("reliability.operate_job", raise_exception=True)
+
+
+@require_safe
+def node_list(request: HttpRequest) -> HttpResponse:
+    """Show all nodes."""
+    listed = NodeFilter(request.GET, nodes_with_places())
+    table = NodeTable(listed.qs).configured(request)
+    return render_page(request, "nodes/list.html", {"table": table, "filter": listed})
+
+
+@require_safe
+def node(request: HttpRequest, name: str) -> HttpResponse:
+    """Show one node."""
+    found = get_object_or_404(Node, name=name)
+    context = {"node": found, "page": node_page(found), "hold_form": HoldForm()}
+    return render_page(request, "nodes/page.html", context, topics=[f"node:{found.pk}"])
+
+
+@require_safe
+def standbys(request: HttpRequest) -> HttpResponse:
+    """Show the standbys in the order in which they would be used."""
+    busy = set(Slot.objects.exclude(node=None).values_list("node", flat=True))
+    lines = standby_lines(Node.objects.all(), busy=busy)
+    return render_page(request, "standbys/list.html", {"lines": lines})
+
+
+@operates
+@require_POST
+def hold(request: HttpRequest, name: str) -> HttpResponse:
+    """Keep a node from being used."""
+    found = get_object_or_404(Node, name=name)
+    form = HoldForm(request.POST)
+    if not form.is_valid():
+        context = {"node": found, "page": node_page(found), "hold_form": form}
+        return render_page(request, "nodes/page.html", context, status=400)
+    node_services.hold(found, owner=request.user.get_username(), reason=form.cleaned_data["reason"])
+    tell(request, f"{name} is held: it will not be used until the hold is released.")
+    return redirect("node", name=name)
+
+
+@operates
+@require_POST
+def release_hold(request: HttpRequest, pk: int) -> HttpResponse:
+    """Let a node be used again."""
+    found = get_object_or_404(Hold.objects.select_related("node"), pk=pk)
+    try:
+        node_services.release_hold(found, by=request.user.get_username())
+    except ReliabilityError as error:
+        tell_error(request, error)
+    else:
+        tell(request, f"The hold on {found.node} is released.")
+    return redirect("node", name=found.node.name)
+
+
+@operates
+@require_POST
+def validate(request: HttpRequest, name: str) -> HttpResponse:
+    """Check a standby now."""
+    found = get_object_or_404(Node, name=name)
+    try:
+        validations.begin(found)
+    except ReliabilityError as error:
+        tell_error(request, error)
+    else:
+        tell(request, f"{name} is being checked: bandwidth to its peers, then silent corruption.")
+    return redirect("node", name=name)

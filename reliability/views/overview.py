@@ -1,0 +1,14 @@
+"""Is training going on, what is at risk, what waits for me?"""
+
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from reliability.selectors import pages
+from reliability.views.page import render_page
+
+
+@require_safe
+def overview(request: HttpRequest) -> HttpResponse:
+    """Show the state of everything on one page."""
+    return render_page(request, "overview.html", {"overview": pages.overview(now=timezone.now())})

@@ -1,0 +1,60 @@
+"""The frame of every page: menu counts, live topics, and the same page as a fragment for the browser's refresh."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.models import User
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+
+from reliability.errors import ReliabilityError
+from reliability.selectors import changes, pages
+
+FRAGMENT_HEADER = "X-Fragment"
+
+
+class SignedInRequest(HttpRequest):
+    """A request behind the sign-in; for type checkers."""
+
+    user: User
+
+
+def wants_fragment(request: HttpRequest) -> bool:
+    """Return whether only the live regions are asked for."""
+    return FRAGMENT_HEADER in request.headers or "fragment" in request.GET
+
+
+def render_page(
+    request: HttpRequest,
+    template: str,
+    context: Mapping[str, Any] | None = None,
+    *,
+    topics: Iterable[str] = (),
+    status: int = 200,
+) -> HttpResponse:
+    """Return a page, or its fragment when the browser refreshes it. `topics` are what makes it refresh."""
+    fragment = wants_fragment(request)
+    shown = {
+        "now": timezone.now(),
+        "base": "fragment.html" if fragment else "base.html",
+        "topics": " ".join((changes.OVERVIEW, *topics)),
+        "nav": pages.nav_counts() if request.user.is_authenticated else None,
+        "section": request.resolver_match.view_name if request.resolver_match else "",
+        **(context or {}),
+    }
+    response = render(request, template, shown, status=status)
+    response.headers["Vary"] = f"{FRAGMENT_HEADER}, Cookie"
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+def tell(request: HttpRequest, sentence: str) -> None:
+    """Show a sentence on the next page."""
+    messages.success(request, sentence)
+
+
+def tell_error(request: HttpRequest, error: ReliabilityError) -> None:
+    """Show what went wrong and what to do on the next page."""
+    messages.error(request, f"{error.message} {error.hint}".strip())
