@@ -1,0 +1,139 @@
+"""Which rows does a report want? One set of filters a resource; a value that is none is refused by name."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import django_filters
+from django import forms
+from django.db.models import QuerySet
+from django_filters import rest_framework as filters
+from django_filters.fields import IsoDateTimeField
+
+from reliability.domain.failover import Kind, State
+from reliability.domain.faults import Action, FaultClass
+from reliability.domain.health import NodeHealth, NodeRole
+from reliability.models import Failover, Incident, Job, Node, Snapshot
+from reliability.models.nodes import choices
+
+
+class InstantField(IsoDateTimeField):
+    """An instant that every database can hold."""
+
+    default_error_messages = {"invalid": "Not an instant; ISO 8601 as 2026-03-01T12:00:00Z."}
+
+    def clean(self, value: Any) -> datetime | None:
+        """Return it in UTC. Raises ValidationError also for what lies outside the calendar there."""
+        instant = super().clean(value)
+        try:
+            return instant.astimezone(UTC) if instant is not None else None
+        except (OverflowError, ValueError) as error:
+            raise forms.ValidationError(self.error_messages["invalid"], code="invalid") from error
+
+
+class InstantFilter(filters.IsoDateTimeFilter):
+    """A filter on an instant."""
+
+    field_class = InstantField
+
+
+def since(field: str) -> InstantFilter:
+    """Return the filter for the earliest instant, inclusive."""
+    return InstantFilter(field_name=field, lookup_expr="gte", label=f"{field} at or after, ISO 8601")
+
+
+def until(field: str) -> InstantFilter:
+    """Return the filter for the latest instant, exclusive: two reports that meet share no row."""
+    return InstantFilter(field_name=field, lookup_expr="lt", label=f"{field} before, ISO 8601")
+
+
+def ordering(*fields: str) -> filters.OrderingFilter:
+    """Return the parameter `ordering`; a leading '-' turns it round."""
+    return filters.OrderingFilter(fields=[(field, field.replace("__name", "")) for field in fields])
+
+
+class NodeFilters(filters.FilterSet):
+    """Nodes by role, health, tier, job; `since` and `until` are about when the server last heard of them."""
+
+    role = filters.MultipleChoiceFilter(choices=choices(NodeRole))
+    state = filters.MultipleChoiceFilter(field_name="health", choices=choices(NodeHealth), label="health")
+    tier = filters.NumberFilter(min_value=0, max_value=32767, decimal_places=0)
+    job = filters.CharFilter(field_name="slots__job__name", distinct=True)
+    since = since("last_seen_at")
+    until = until("last_seen_at")
+    ordering = ordering("name", "role", "tier", "health", "last_seen_at", "registered_at")
+
+    class Meta:
+        model = Node
+        fields = ()
+
+
+class JobFilters(filters.FilterSet):
+    """Jobs by state and node; `since` and `until` are about when they were submitted."""
+
+    state = filters.MultipleChoiceFilter(choices=Job.State.choices)
+    node = filters.CharFilter(field_name="slots__node__name", distinct=True)
+    since = since("created_at")
+    until = until("created_at")
+    ordering = ordering("name", "state", "created_at", "started_at", "ended_at")
+
+    class Meta:
+        model = Job
+        fields = ()
+
+
+class SnapshotFilters(filters.FilterSet):
+    """Snapshots by job, epoch and trust."""
+
+    job = filters.CharFilter(field_name="job__name")
+    epoch = filters.NumberFilter(min_value=0, max_value=2**31 - 1, decimal_places=0)
+    distrusted = filters.BooleanFilter(widget=django_filters.widgets.BooleanWidget())
+    node = filters.CharFilter(field_name="copies__node__name", distinct=True)
+    since = since("created_at")
+    until = until("created_at")
+    ordering = ordering("step", "epoch", "created_at", "job__name")
+
+    class Meta:
+        model = Snapshot
+        fields = ()
+
+
+class IncidentFilters(filters.FilterSet):
+    """Incidents by state (open or closed), class, action, code, job and node."""
+
+    state = filters.ChoiceFilter(
+        choices=(("open", "open"), ("closed", "closed")), method="by_state", label="open or closed"
+    )
+    fault_class = filters.MultipleChoiceFilter(choices=choices(FaultClass))
+    action = filters.MultipleChoiceFilter(choices=choices(Action))
+    code = filters.CharFilter()
+    job = filters.CharFilter(field_name="job__name")
+    node = filters.CharFilter(field_name="node__name")
+    since = since("opened_at")
+    until = until("opened_at")
+    ordering = ordering("opened_at", "closed_at", "job__name", "node__name", "fault_class")
+
+    class Meta:
+        model = Incident
+        fields = ()
+
+    def by_state(self, rows: QuerySet[Incident], _name: str, value: str) -> QuerySet[Incident]:
+        """Return open or closed ones."""
+        return rows.filter(closed_at__isnull=value == "open")
+
+
+class FailoverFilters(filters.FilterSet):
+    """Failovers by state, kind, class of their incident, job and node (the failed one or the standby)."""
+
+    state = filters.MultipleChoiceFilter(choices=choices(State))
+    kind = filters.MultipleChoiceFilter(choices=choices(Kind))
+    fault_class = filters.MultipleChoiceFilter(field_name="incident__fault_class", choices=choices(FaultClass))
+    job = filters.CharFilter(field_name="job__name")
+    node = filters.CharFilter(field_name="failed_node__name")
+    standby = filters.CharFilter(field_name="standby__name")
+    since = since("fault_at")
+    until = until("fault_at")
+    ordering = ordering("fault_at", "created_at", "ended_at", "state", "job__name")
+
+    class Meta:
+        model = Failover
+        fields = ()

@@ -1,0 +1,143 @@
+"""The resources of the REST interface: lists with filters, pages and CSV, and single rows. All of it only reads."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from django.db.models import Count, Prefetch, Q, QuerySet, Sum
+from django.http.response import HttpResponseBase
+from drf_spectacular.utils import extend_schema, extend_schema_view
+from rest_framework.permissions import DjangoModelPermissions
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
+from rest_framework.viewsets import ReadOnlyModelViewSet
+
+from reliability.api import export, filters, serializers
+from reliability.api.export import Column, columns
+from reliability.api.parameters import FormatNegotiation, StrictFilterBackend
+from reliability.domain.failover import OPEN
+from reliability.domain.snapshots import CopyState, Tier
+from reliability.models import Failover, Hold, Incident, Job, Node, Snapshot
+
+NUMBER = "[0-9]{1,18}"
+
+
+class MayView(DjangoModelPermissions):
+    """Reading needs the view permission, which all roles have."""
+
+    perms_map = {
+        **DjangoModelPermissions.perms_map,
+        "GET": ["%(app_label)s.view_%(model_name)s"],
+        "HEAD": ["%(app_label)s.view_%(model_name)s"],
+        "OPTIONS": ["%(app_label)s.view_%(model_name)s"],
+    }
+
+
+class Resource(ReadOnlyModelViewSet[Any]):
+    """What all resources share."""
+
+    permission_classes = [MayView]
+    renderer_classes = [JSONRenderer, export.CsvRenderer]
+    content_negotiation_class = FormatNegotiation
+    filter_backends = [StrictFilterBackend]
+    csv_columns: tuple[Column, ...] = ()
+
+    def list(  # type: ignore[override]
+        self, request: Request, *args: Any, **kwargs: Any
+    ) -> HttpResponseBase:
+        """Return a page of rows, or all of them as CSV."""
+        if request.accepted_renderer.format != export.CsvRenderer.format:
+            return super().list(request, *args, **kwargs)
+        rows = self.filter_queryset(self.get_queryset())
+        parts = export.lines(self._represented(rows), self.csv_columns)
+        return export.response(request._request, parts, name=self.basename)
+
+    def _represented(self, rows: QuerySet[Any]) -> Iterator[Mapping[str, Any]]:
+        serializer = self.get_serializer()
+        for row in rows.iterator(chunk_size=export.ROWS_A_CHUNK):
+            yield serializer.to_representation(row)
+
+
+@extend_schema_view(list=extend_schema(summary="Nodes"), retrieve=extend_schema(summary="A node"))
+class Nodes(Resource):
+    """Nodes with role, tier, health, holds and facts of the host."""
+
+    queryset = Node.objects.prefetch_related(
+        Prefetch("slots__job", Job.objects.only("name")),
+        Prefetch("holds", Hold.objects.filter(released_at=None), to_attr="open_holds"),
+    )
+    serializer_class = serializers.NodeSerializer
+    filterset_class = filters.NodeFilters
+    lookup_field = "name"
+    csv_columns = columns(
+        "name", "role", "tier", "preemptible", "health", "health_reason", "jobs", "runtime", "address", "agent_version",
+        "cpus=host_facts.cpus", "memory_bytes=host_facts.memory_bytes", "cpu_model=host_facts.cpu_model", "spooled",
+        "registered_at", "last_seen_at",
+    )  # fmt: skip
+
+
+@extend_schema_view(list=extend_schema(summary="Jobs"), retrieve=extend_schema(summary="A job"))
+class Jobs(Resource):
+    """Guarded jobs with their slots and ranks."""
+
+    queryset = Job.objects.prefetch_related("slots__node", "ranks")
+    serializer_class = serializers.JobSerializer
+    filterset_class = filters.JobFilters
+    lookup_field = "name"
+    csv_columns = columns(
+        "name", "state", "state_reason", "nodes", "ranks_per_node", "world_size", "epoch", "step", "runtime", "image",
+        "approval", "every_steps", "created_by", "created_at", "started_at", "ended_at",
+    )  # fmt: skip
+
+
+def _counted(rows: QuerySet[Snapshot]) -> QuerySet[Snapshot]:
+    """Return the rows with shards and bytes of each tier counted by the database, not row by row."""
+    counts: dict[str, Any] = {}
+    for tier in Tier:
+        usable = Q(copies__tier=tier, copies__state=CopyState.COMMITTED)
+        counts[f"{tier}_shards"] = Count("copies__rank", filter=usable, distinct=True)
+        counts[f"{tier}_bytes"] = Sum("copies__size_bytes", filter=usable)
+    return rows.annotate(**counts)
+
+
+@extend_schema_view(list=extend_schema(summary="Snapshots"), retrieve=extend_schema(summary="A snapshot"))
+class Snapshots(Resource):
+    """The ledger of snapshots: which step has which shards on which tier."""
+
+    queryset = _counted(Snapshot.objects.select_related("job"))
+    serializer_class = serializers.SnapshotSerializer
+    filterset_class = filters.SnapshotFilters
+    lookup_value_regex = NUMBER
+    csv_columns = columns(
+        "id", "job", "epoch", "step", "created_at", "distrusted", "distrust_reason",
+        *(f"{tier}_{name}=tiers.{tier}.{name}" for tier in Tier for name in ("shards", "complete", "size_bytes")),
+    )  # fmt: skip
+
+
+@extend_schema_view(list=extend_schema(summary="Incidents"), retrieve=extend_schema(summary="An incident"))
+class Incidents(Resource):
+    """Faults as judged, with every finding behind them."""
+
+    queryset = Incident.objects.select_related("job", "node").prefetch_related("findings__node")
+    serializer_class = serializers.IncidentSerializer
+    filterset_class = filters.IncidentFilters
+    lookup_value_regex = NUMBER
+    csv_columns = columns(
+        "id", "state", "job", "node", "epoch", "code", "fault_class", "action", "summary", "reasons", "opened_at",
+        "closed_at", "close_reason",
+    )  # fmt: skip
+
+
+@extend_schema_view(list=extend_schema(summary="Failovers"), retrieve=extend_schema(summary="A failover"))
+class Failovers(Resource):
+    """Recoveries with every transition and the time of each stage."""
+
+    queryset = Failover.objects.select_related("job", "failed_node", "standby", "incident").prefetch_related("events")
+    serializer_class = serializers.FailoverSerializer
+    filterset_class = filters.FailoverFilters
+    lookup_value_regex = NUMBER
+    csv_columns = columns(
+        "id", "job", "kind", "state", "incident", "fault_class", "fault_code", "failed_node", "standby", "from_epoch",
+        "to_epoch", "restore_epoch", "restore_step", "fault_step", "lost_steps", "attempt", "decided_by", "decided_at",
+        "decision_note", "fault_at", "created_at", "ended_at", "judged_s", "recovery_s",
+        *(f"{state}_s=stage_seconds.{state}" for state in OPEN),
+    )  # fmt: skip
