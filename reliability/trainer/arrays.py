@@ -1,0 +1,161 @@
+"""How are arrays and tensors taken apart into raw bytes, and put together again?
+
+NumPy and torch are used only when the program has imported them itself: this module looks them up and never
+imports them on its own. Bytes are stored in the order in which they lie in memory (`axes`), because a library
+may add numbers up in another order for another layout, and a restored run must repeat every bit.
+"""
+
+import ctypes
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from .errors import CorruptSnapshot, StateMismatch, UnsupportedState
+
+ALIGNMENT = 64
+
+
+def loaded(module: str) -> Any:
+    """Return a module the program has already imported, or None."""
+    return sys.modules.get(module)
+
+
+def needed(module: str) -> Any:
+    """Return a module that the state needs; raise StateMismatch when the program has not imported it."""
+    found = loaded(module)
+    if found is None:
+        raise StateMismatch(
+            f"the snapshot holds {module} values, but the program has not imported {module}",
+            hint=f"Import {module} before run.restore().",
+        )
+    return found
+
+
+def aligned_buffer(size: int) -> memoryview:
+    """Return `size` writable zero bytes whose address is a multiple of 64, as array libraries allocate them."""
+    if size == 0:
+        return memoryview(bytearray())
+    raw = bytearray(size + ALIGNMENT)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(raw))
+    start = -address % ALIGNMENT
+    return memoryview(raw)[start : start + size]
+
+
+def memory_order(shape: Sequence[int], strides: Sequence[int]) -> list[int]:
+    """Return the axes from the slowest to the fastest in memory; [0, 1, ...] is C order."""
+    wide = [axis for axis in range(len(shape)) if shape[axis] > 1]
+    ordered = sorted(wide, key=lambda axis: -abs(strides[axis]))
+    if ordered == wide:
+        return list(range(len(shape)))
+    return ordered + [axis for axis in range(len(shape)) if shape[axis] <= 1]
+
+
+def inverse(axes: Sequence[int]) -> list[int]:
+    """Return the permutation that undoes `axes`."""
+    back = [0] * len(axes)
+    for position, axis in enumerate(axes):
+        back[axis] = position
+    return back
+
+
+def is_ndarray(value: object) -> bool:
+    """Return whether it is a plain NumPy array (a subclass would lose what it adds)."""
+    numpy = loaded("numpy")
+    return numpy is not None and type(value) in (numpy.ndarray, numpy.memmap)
+
+
+def is_numpy_scalar(value: object) -> bool:
+    """Return whether it is a NumPy scalar such as numpy.float32(1)."""
+    numpy = loaded("numpy")
+    return numpy is not None and isinstance(value, numpy.generic)
+
+
+def is_tensor(value: object) -> bool:
+    """Return whether it is a plain torch tensor or parameter."""
+    torch = loaded("torch")
+    return torch is not None and type(value) in (torch.Tensor, torch.nn.Parameter)
+
+
+def dtype_name(dtype: Any, where: str) -> Any:
+    """Return a JSON form of a NumPy dtype, checked to give the same dtype back."""
+    numpy = needed("numpy")
+    refused = UnsupportedState(f"{where} has the data type {dtype}, which cannot be stored")
+    if dtype.hasobject or dtype.kind == "T" or dtype.metadata is not None:
+        raise refused
+    try:
+        descr = numpy.lib.format.dtype_to_descr(dtype)
+        same = numpy.lib.format.descr_to_dtype(descr) == dtype
+    except (TypeError, ValueError) as error:
+        raise refused from error
+    if not same:
+        raise refused
+    return descr
+
+
+def dtype_from(descr: Any) -> Any:
+    """Return the NumPy dtype that `dtype_name` described. JSON has made lists of its tuples."""
+    numpy = needed("numpy")
+    return numpy.lib.format.descr_to_dtype(_tuples(descr))
+
+
+def _tuples(descr: Any) -> Any:
+    """Give a structured description its tuples back: [(name, type, shape), ...], nested."""
+    if not isinstance(descr, list):
+        return descr
+    fields = []
+    for name, kind, *shape in descr:
+        titled = tuple(name) if isinstance(name, list) else name
+        fields.append((titled, _tuples(kind), *(tuple(part) for part in shape)))
+    return fields
+
+
+def ndarray_bytes(value: Any) -> tuple[list[int], memoryview]:
+    """Return (axes, bytes in memory order). No copy is made of an array without gaps."""
+    numpy = needed("numpy")
+    axes = memory_order(value.shape, value.strides)
+    flat = numpy.ascontiguousarray(value.transpose(axes)).reshape(-1)
+    if flat.nbytes == 0:
+        return axes, memoryview(b"")
+    return axes, memoryview(flat.view(numpy.uint8))
+
+
+def ndarray_from(data: memoryview, descr: Any, shape: list[int], axes: list[int]) -> Any:
+    """Return the array; its memory is `data` itself."""
+    numpy = needed("numpy")
+    dtype = dtype_from(descr)
+    stored = [shape[axis] for axis in axes]
+    flat = numpy.frombuffer(data, dtype=dtype) if len(data) else numpy.zeros(_count(shape), dtype=dtype)
+    return flat.reshape(stored).transpose(inverse(axes))
+
+
+def tensor_bytes(value: Any, where: str) -> tuple[str, list[int], memoryview, Any]:
+    """Return (dtype name, axes, bytes in memory order, object that keeps the bytes alive)."""
+    torch = needed("torch")
+    if value.layout != torch.strided or value.is_quantized or value.is_meta:
+        raise UnsupportedState(f"{where} is a sparse, quantized or meta tensor")
+    axes = memory_order(value.shape, value.stride())
+    dense = value.detach().resolve_conj().resolve_neg().permute(axes).cpu().contiguous()
+    size = dense.numel() * dense.element_size()
+    name = str(value.dtype).removeprefix("torch.")
+    if size == 0:
+        return name, axes, memoryview(b""), None
+    raw = (ctypes.c_ubyte * size).from_address(dense.data_ptr())
+    return name, axes, memoryview(raw).cast("B"), dense
+
+
+def tensor_from(data: memoryview, name: str, shape: list[int], axes: list[int]) -> Any:
+    """Return the tensor on the CPU; its memory is `data` itself."""
+    torch = needed("torch")
+    dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype):
+        raise CorruptSnapshot(f"this version of torch has no data type {name!r}")
+    stored = [shape[axis] for axis in axes]
+    flat = torch.frombuffer(data, dtype=dtype) if len(data) else torch.empty(_count(shape), dtype=dtype)
+    return flat.reshape(stored).permute(inverse(axes))
+
+
+def _count(shape: Sequence[int]) -> int:
+    count = 1
+    for length in shape:
+        count *= length
+    return count

@@ -1,0 +1,261 @@
+"""What does a training program import?
+
+    run = stepkeeper.attach()
+    run.register("model", model)
+    run.register("optimizer", optimizer)
+    start = run.restore()
+    for step in range(start + 1, steps + 1):
+        ...
+        run.step(step, loss=loss)
+
+`step` is the number of finished steps. Outside a guarded run the same program runs unchanged: `attach` then gives
+a `Run` that registers and does nothing else.
+"""
+
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from .errors import ConfigurationError, CorruptSnapshot, StateMismatch, describe
+from .folder import JobFolder, Shard
+from .hints import Hints
+from .progress import Progress, ProgressRecord, StepClock
+from .schedule import Schedule
+from .snapshots import MemoryTier, load
+
+RESTORE_FAILED = 86
+
+
+class Run:
+    """One rank of a training run that nobody guards. Registers states and does nothing with them.
+
+    rank, local_rank, world_size, epoch: what the environment says; 0, 0, 1, 0 without a launcher.
+    """
+
+    guarded = False
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self.rank = _number(environment, "RANK", 0)
+        self.local_rank = _number(environment, "LOCAL_RANK", 0)
+        self.world_size = _number(environment, "WORLD_SIZE", 1)
+        self.epoch = _number(environment, "STEPKEEPER_EPOCH", 0)
+        self.job = environment.get("STEPKEEPER_JOB", "")
+        self._states: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {}
+        self._step = 0
+
+    def register(
+        self,
+        name: str,
+        state: Any = None,
+        *,
+        get: Callable[[], Any] | None = None,
+        set: Callable[[Any], object] | None = None,
+    ) -> None:
+        """Make a state part of every snapshot.
+
+        Either `state` has `state_dict()` and `load_state_dict(...)`, or `get` returns what to keep and `set` takes
+        it back. Raises ConfigurationError for anything else and for a name that is taken.
+        """
+        if name in self._states:
+            raise ConfigurationError(f"the state {name!r} is registered already")
+        if state is not None:
+            get, set = getattr(state, "state_dict", None), getattr(state, "load_state_dict", None)
+        if not callable(get) or not callable(set):
+            raise ConfigurationError(
+                f"the state {name!r} has no way out and in",
+                hint="Give an object with state_dict and load_state_dict, or both get= and set=.",
+            )
+        self._states[name] = (get, set)
+
+    def restore(self) -> int:
+        """Load all registered states from the snapshot this attempt starts from.
+
+        Returns the number of finished steps to go on from, 0 when there is no snapshot.
+        """
+        return 0
+
+    def step(self, step: int, *, loss: Any = None) -> None:
+        """Tell that `step` steps are finished; `loss` is anything `float` takes. Takes a snapshot when one is due.
+
+        Raises ConfigurationError when `step` does not rise.
+        """
+        if step <= self._step:
+            raise ConfigurationError(
+                f"run.step({step}) after run.step({self._step}): the number of finished steps must rise",
+                hint="Count from run.restore() + 1 over the whole training, not anew in each pass over the data.",
+            )
+        self._step = step
+
+
+class GuardedRun(Run):
+    """One rank of a guarded run: it restores, reports progress, and takes snapshots into the job's folder."""
+
+    guarded = True
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        super().__init__(environment)
+        self.restored_step = 0
+        self.snapshots_taken = 0
+        self.problem = ""  # why the last save failed; empty when it worked
+        self._folder = JobFolder(Path(environment["STEPKEEPER_DIR"]))
+        self._restore_from = environment.get("STEPKEEPER_RESTORE", "")
+        self._hints = Hints(self._folder.agent_socket)
+        self._schedule = Schedule(self._folder.period)
+        self._clock = StepClock()
+        self._first_step_told = False
+        self._check()
+        self._record = self._progress_record()
+        self._tier = self._tier_after(None)
+
+    def _check(self) -> None:
+        if not self.job or self.epoch < 1:
+            raise ConfigurationError("STEPKEEPER_DIR is set, but STEPKEEPER_JOB or STEPKEEPER_EPOCH is not")
+        if not self._folder.root.is_dir():
+            raise ConfigurationError(
+                f"STEPKEEPER_DIR names {self._folder.root}, which is not a folder",
+                hint="Mount the job's folder there, or unset STEPKEEPER_DIR to run unguarded.",
+            )
+        try:
+            self._folder.make()
+        except OSError as error:
+            self._say(f"the job's folder is not usable, training goes on without snapshots: {error}")
+
+    def _progress_record(self) -> ProgressRecord | None:
+        try:
+            return ProgressRecord(self._folder.progress(self.rank))
+        except OSError as error:
+            self._say(f"progress cannot be reported, training goes on: {error}")
+            return None
+
+    def _tier_after(self, restored: Shard | None) -> MemoryTier:
+        return MemoryTier(self._folder, job=self.job, epoch=self.epoch, rank=self.rank, restored=restored)
+
+    def restore(self) -> int:
+        """Load all registered states from the snapshot this attempt starts from, verified by its digest.
+
+        Returns the number of finished steps to go on from, 0 when there is no snapshot. Ends the process with exit
+        code 86 when the snapshot does not verify; raises StateMismatch when it holds other states than registered.
+        """
+        if self._restore_from:
+            try:
+                shard, states = load(Path(self._restore_from), rank=self.rank)
+            except (CorruptSnapshot, ConfigurationError) as error:
+                self._give_up(error)
+            self._put(states)
+            self._tier = self._tier_after(shard)
+            self._step = self.restored_step = shard.step
+        try:
+            self._tier.sweep()
+        except OSError as error:
+            self._say(f"leftovers of an earlier attempt stay in the memory tier: {error}")
+        self._publish(math.nan)
+        self._clock.resume(time.monotonic())
+        return self.restored_step
+
+    def _give_up(self, error: Exception) -> NoReturn:
+        self._say(f"cannot restore: {error}")
+        sys.exit(RESTORE_FAILED)
+
+    def _put(self, states: Any) -> None:
+        saved = set(states) if isinstance(states, dict) else set()
+        missing, unknown = sorted(self._states.keys() - saved), sorted(saved - self._states.keys())
+        if missing or unknown:
+            raise StateMismatch(
+                f"the program registers {sorted(self._states)}, the snapshot holds {sorted(saved)}; "
+                f"not in the snapshot: {missing}, not registered: {unknown}"
+            )
+        for name, (_get, put) in self._states.items():
+            put(states[name])
+
+    def step(self, step: int, *, loss: Any = None) -> None:
+        """Report that `step` steps are finished, and take a snapshot when one is due after it.
+
+        A save that fails is reported and never stops training. Raises ConfigurationError when `step` does not rise.
+        """
+        super().step(step, loss=loss)
+        self._clock.tick(time.monotonic())
+        due = self._schedule.due(step)
+        self._publish(math.nan if loss is None else float(loss))
+        if not self._first_step_told:
+            self._first_step_told = True
+            self._hints.send(
+                "first_step",
+                epoch=self.epoch,
+                rank=self.rank,
+                step=step,
+                restored_step=self.restored_step,
+                plan_version=self._schedule.version,
+            )
+        if due:
+            self._save(step)
+            self._clock.resume(time.monotonic())
+
+    def _publish(self, loss: float) -> None:
+        if self._record is None:
+            return
+        self._record.write(
+            Progress(
+                epoch=self.epoch,
+                step=self._step,
+                loss=loss,
+                wall=time.time(),
+                step_s=self._clock.step_s,
+                restored_step=self.restored_step,
+                plan_version=self._schedule.version,
+            )
+        )
+
+    def _save(self, step: int) -> None:
+        """Boundary: whatever goes wrong in a save, also in the program's own `get`, training goes on."""
+        try:
+            self._tier.save(step, {name: get() for name, (get, _put) in self._states.items()})
+        except Exception as error:
+            self._report_problem(step, error)
+            return
+        self.problem = ""
+        self.snapshots_taken += 1
+        self._hints.send("snapshot", epoch=self.epoch, rank=self.rank, step=step)
+
+    def _report_problem(self, step: int, error: Exception) -> None:
+        code, message, hint = describe(error)
+        if message != self.problem:
+            self._say(f"no snapshot after step {step}, training goes on: {message}. {hint}")
+        self.problem = message
+        self._hints.send(
+            "snapshot_problem",
+            epoch=self.epoch,
+            rank=self.rank,
+            step=step,
+            snapshot_epoch=self.epoch,
+            tier="memory",
+            code=code,
+            message=message,
+            hint=hint,
+        )
+
+    def _say(self, text: str) -> None:
+        print(f"stepkeeper: rank {self.rank}, epoch {self.epoch}: {text}", file=sys.stderr, flush=True)  # noqa: T201
+
+
+def attach(environment: Mapping[str, str] | None = None) -> Run:
+    """Return the run this process is a rank of; one that does nothing when STEPKEEPER_DIR is not set.
+
+    Raises ConfigurationError when the environment is contradictory.
+    """
+    environment = os.environ if environment is None else environment
+    return GuardedRun(environment) if environment.get("STEPKEEPER_DIR") else Run(environment)
+
+
+def _number(environment: Mapping[str, str], name: str, default: int) -> int:
+    text = environment.get(name, "") or str(default)
+    try:
+        value = int(text)
+    except ValueError:
+        raise ConfigurationError(f"{name} must be a whole number, not {text!r}") from None
+    if value < 0:
+        raise ConfigurationError(f"{name} must not be negative, but is {value}")
+    return value

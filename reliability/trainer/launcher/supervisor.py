@@ -1,0 +1,104 @@
+"""What does the launcher do next? One loop: look for a newer epoch, end the old ranks, start the new ones, listen.
+
+Everything is level-triggered: a signal, a watched folder and a pipe only wake the loop, which then looks at what is.
+"""
+
+import contextlib
+import os
+import select
+import signal
+import sys
+from collections.abc import Iterator
+from types import FrameType
+
+from ..folder import JobFolder
+from . import linux
+from .attempts import Attempts, forget_old_logs
+from .orders import EpochOrder, OrderBook
+
+IDLE_S = 0.25
+POLL_S = 0.005  # without a folder watch, and while killed processes are going away
+LOGS_KEPT = 5
+
+
+class Supervisor:
+    """Obeys the epoch files of one job's folder until it is told to end."""
+
+    def __init__(self, folder: JobFolder, attempts: Attempts) -> None:
+        self._folder = folder
+        self._attempts = attempts
+        self._book = OrderBook(folder.ctl)
+        self._epoch = self._book.taken_up()
+        self._waiting: EpochOrder | None = None
+        self._ending = False
+        self._watch = linux.watch_folder(folder.ctl)
+        self._wake, self._waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+
+    def run(self) -> None:
+        """Serve until SIGTERM or SIGINT, then return with no process left. Raises InRank in each forked rank."""
+        with self._signals():
+            while not self._done():
+                self._listen()
+
+    def _done(self) -> bool:
+        if self._ending:
+            return self._attempts.kill()
+        self._attempts.reap()
+        self._take_up()
+        self._move_on()
+        return False
+
+    def _take_up(self) -> None:
+        order = self._book.newest(above=self._epoch)
+        while self._book.complaints:
+            say(self._book.complaints.pop(0))
+        if order is not None:
+            self._waiting = order
+            self._epoch = order.epoch
+
+    def _move_on(self) -> None:
+        """The ranks of an attempt start when nothing of any older one is left."""
+        if self._waiting is None or not self._attempts.kill():
+            return
+        order, self._waiting = self._waiting, None
+        forget_old_logs(self._folder.log, below=order.epoch - LOGS_KEPT)
+        private = [self._wake, self._waker]
+        if self._watch is not None:
+            private.append(self._watch)
+        self._attempts.start(order, private)
+
+    def _listen(self) -> None:
+        outputs = self._attempts.outputs
+        sources = [self._wake, *outputs]
+        if self._watch is not None:
+            sources.append(self._watch)
+        hurried = self._watch is None or self._waiting is not None or self._ending
+        for fd in _readable(sources, POLL_S if hurried else IDLE_S):
+            if fd in outputs:
+                outputs[fd].drain()
+            else:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(fd, 65536)
+
+    def _end(self, _number: int, _frame: FrameType | None) -> None:
+        self._ending = True
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+        signal.signal(signal.SIGTERM, self._end)
+        signal.signal(signal.SIGINT, self._end)
+        yield
+
+
+def _readable(sources: list[int], limit_s: float) -> list[int]:
+    poll = select.poll()
+    for fd in sources:
+        poll.register(fd, select.POLLIN)
+    return [fd for fd, _events in poll.poll(limit_s * 1000)]
+
+
+def say(text: str) -> None:
+    """Print a line to the container's own log."""
+    print(f"stepkeeper launcher: {text}", file=sys.stderr, flush=True)  # noqa: T201

@@ -1,0 +1,159 @@
+"""How is a state, a tree of plain Python values and arrays, written as JSON beside raw buffers?
+
+JSON null, true, numbers, text and arrays stand for themselves (an array is a list). Everything else is an object
+with one key that names its kind. A value comes back as the same type, or it is refused with its place in the
+state: nothing is turned silently into something else, and nothing is pickled.
+"""
+
+import struct
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from . import arrays
+from .errors import CorruptSnapshot, UnsupportedState
+
+MAX_DEPTH = 100
+_EXACT_INT = 2**53  # beyond it readers of JSON differ, and Python limits the digits it converts
+_MAPPINGS: dict[type, str] = {dict: "dict", OrderedDict: "odict", Counter: "counter"}
+
+
+class Encoder:
+    """Turns one state into a JSON tree and the list of raw buffers the tree refers to by number."""
+
+    def __init__(self) -> None:
+        self.buffers: list[memoryview] = []
+        self._alive: list[Any] = []  # owners of the memory behind the buffers
+
+    def encode(self, value: Any, where: str = "state", depth: int = 0) -> Any:
+        """Return the JSON form. Raises UnsupportedState, which names the place of the value."""
+        if depth > MAX_DEPTH:
+            raise UnsupportedState(f"{where[:200]} is nested more than {MAX_DEPTH} levels deep, or contains itself")
+        if value is None or isinstance(value, bool):
+            return value
+        plain = _PLAIN.get(type(value))
+        if plain is not None:
+            return plain(value)
+        if type(value) in (list, tuple):
+            items = [self.encode(item, f"{where}[{index}]", depth + 1) for index, item in enumerate(value)]
+            return items if type(value) is list else {"tuple": items}
+        if type(value) in _MAPPINGS:
+            return self._mapping(value, where, depth)
+        return self._raw(value, where)
+
+    def _mapping(self, value: Any, where: str, depth: int) -> Any:
+        items = []
+        for key, item in value.items():
+            place = f"{where}[{key!r}]"
+            items.append([self.encode(key, f"the key {place}", depth + 1), self.encode(item, place, depth + 1)])
+        node = {_MAPPINGS[type(value)]: items}
+        versions = getattr(value, "_metadata", None)  # torch keeps the versions of modules there
+        if versions is not None:
+            node["metadata"] = self.encode(versions, f"{where}._metadata", depth + 1)
+        return node
+
+    def _raw(self, value: Any, where: str) -> Any:
+        if isinstance(value, bytes | bytearray) and type(value) in (bytes, bytearray):
+            return {type(value).__name__: self._add(memoryview(bytes(value)))}
+        if arrays.is_ndarray(value):
+            descr = arrays.dtype_name(value.dtype, where)
+            axes, data = arrays.ndarray_bytes(value)
+            return {"ndarray": self._add(data), "dtype": descr, "shape": list(value.shape), "axes": axes}
+        if arrays.is_numpy_scalar(value):
+            descr = arrays.dtype_name(value.dtype, where)
+            return {"scalar": self._add(memoryview(value.tobytes())), "dtype": descr}
+        if arrays.is_tensor(value):
+            name, axes, data, owner = arrays.tensor_bytes(value, where)
+            self._alive.append(owner)
+            return {"tensor": self._add(data), "dtype": name, "shape": list(value.shape), "axes": axes}
+        raise UnsupportedState(f"{where} is a {type(value).__module__}.{type(value).__qualname__}")
+
+    def _add(self, data: memoryview) -> int:
+        self.buffers.append(data)
+        return len(self.buffers) - 1
+
+
+class Decoder:
+    """Turns the JSON tree and the buffers back into the state."""
+
+    def __init__(self, buffers: Sequence[memoryview]) -> None:
+        self._buffers = buffers
+
+    def decode(self, node: Any) -> Any:
+        """Return the value. Raises CorruptSnapshot for a tree this version cannot have written."""
+        if isinstance(node, list):
+            return [self.decode(item) for item in node]
+        if not isinstance(node, dict):
+            return node
+        kind = next(iter(node), "")
+        reader = _READERS.get(kind)
+        if reader is None:
+            raise CorruptSnapshot(f"the snapshot holds a value of the unknown kind {kind!r}")
+        return reader(self, node)
+
+    def _mapping(self, node: dict[str, Any]) -> Any:
+        kind = next(iter(node))
+        made: Any = next(known for known, name in _MAPPINGS.items() if name == kind)()
+        for key, item in node[kind]:
+            made[self.decode(key)] = self.decode(item)
+        if "metadata" in node:
+            made._metadata = self.decode(node["metadata"])
+        return made
+
+    def _tuple(self, node: dict[str, Any]) -> Any:
+        return tuple(self.decode(item) for item in node["tuple"])
+
+    def _ndarray(self, node: dict[str, Any]) -> Any:
+        return arrays.ndarray_from(self._buffers[node["ndarray"]], node["dtype"], node["shape"], node["axes"])
+
+    def _tensor(self, node: dict[str, Any]) -> Any:
+        return arrays.tensor_from(self._buffers[node["tensor"]], node["dtype"], node["shape"], node["axes"])
+
+    def _scalar(self, node: dict[str, Any]) -> Any:
+        return arrays.ndarray_from(self._buffers[node["scalar"]], node["dtype"], [1], [0])[0]
+
+    def _bytes(self, node: dict[str, Any]) -> Any:
+        return self._buffers[node["bytes"]].tobytes()
+
+    def _bytearray(self, node: dict[str, Any]) -> Any:
+        return bytearray(self._buffers[node["bytearray"]])
+
+
+def _int(value: int) -> Any:
+    return value if abs(value) < _EXACT_INT else {"int": hex(value)}
+
+
+def _float(value: float) -> Any:
+    finite = value - value == 0.0
+    return value if finite else {"float": struct.pack("<d", value).hex()}
+
+
+def _str(value: str) -> Any:
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # half a surrogate pair, as in a file name that is not UTF-8
+        return {"str": value.encode("utf-8", "surrogatepass").hex()}
+    return value
+
+
+def _complex(value: complex) -> Any:
+    return {"complex": struct.pack("<dd", value.real, value.imag).hex()}
+
+
+_PLAIN: dict[type, Callable[[Any], Any]] = {int: _int, float: _float, str: _str, complex: _complex}
+
+_READERS: dict[str, Callable[[Decoder, dict[str, Any]], Any]] = {
+    "tuple": Decoder._tuple,
+    "dict": Decoder._mapping,
+    "odict": Decoder._mapping,
+    "counter": Decoder._mapping,
+    "ndarray": Decoder._ndarray,
+    "tensor": Decoder._tensor,
+    "scalar": Decoder._scalar,
+    "bytes": Decoder._bytes,
+    "bytearray": Decoder._bytearray,
+    "int": lambda _decoder, node: int(node["int"], 16),
+    "float": lambda _decoder, node: struct.unpack("<d", bytes.fromhex(node["float"]))[0],
+    "str": lambda _decoder, node: bytes.fromhex(node["str"]).decode("utf-8", "surrogatepass"),
+    "complex": lambda _decoder, node: complex(*struct.unpack("<dd", bytes.fromhex(node["complex"]))),
+}
