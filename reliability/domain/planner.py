@@ -153,11 +153,14 @@ def _explain(
     if interval is not None:
         low, high = interval
         ends = f"from {low:.1f} s to {high:.1f} s" if high is not None else f"from {low:.1f} s on"
+        if period_s == 0:
+            return f"{target} holds for periods {ends}. Saves cost nothing here: save at every step."
         return f"{target} holds for periods {ends}; the best is {period_s:.1f} s with {_percent(best)}."
     if best <= 0:
         return (
-            f"{target} cannot be reached: by this estimate saves, rollback and recovery take all of the time. It is shown "
-            "as 0 %; so far out the estimate itself is too low. It takes fewer faults, a shorter recovery or stall."
+            f"{target} cannot be reached: by this estimate saves, rollback and recovery take all of the time. "
+            "That is shown as 0 %; so far out the estimate itself is too low. It takes fewer faults, or a shorter "
+            "recovery or stall."
         )
     refused = f"{target} cannot be reached: the best is {_percent(best)} at {period_s:.1f} s."
     if inputs.faults_per_s * inputs.fixed_s >= 1.0 - inputs.target:

@@ -1,0 +1,336 @@
+"""Faults: what findings come to, whatever order and company they arrive in."""
+
+from itertools import permutations
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reliability.domain.fault_lines import KERNEL_LINES
+from reliability.domain.fault_table import spread
+from reliability.domain.faults import (
+    STRENGTH,
+    TABLE,
+    Action,
+    FaultClass,
+    Finding,
+    Judgement,
+    code_for_exit,
+    judge,
+    lookup,
+    match_line,
+)
+from reliability.errors import InvalidInput
+
+NOW = 100.0
+
+
+def seen(code: str, node: str = "n1", order: int = 1, at: float = NOW - 1, **more: Any) -> Finding:
+    return Finding(code=code, node=node, order=order, at=at, **more)
+
+
+def judged(
+    *findings: Finding,
+    unknown_action: Action = Action.RESTART_IN_PLACE,
+    now: float = NOW,
+    settle_s: float = 2.0,
+    nodes: int | None = None,
+) -> Judgement:
+    judgement = judge(findings, unknown_action=unknown_action, now=now, settle_s=settle_s, nodes=nodes)
+    assert judgement is not None
+    return judgement
+
+
+codes = st.sampled_from(sorted(TABLE))
+findings = st.lists(
+    st.builds(
+        Finding,
+        code=codes,
+        node=st.sampled_from(["n1", "n2", "n3"]),
+        at=st.floats(0, NOW),
+        order=st.integers(0, 1000),
+        rank=st.one_of(st.none(), st.integers(0, 3)),
+    ),
+    min_size=1,
+    max_size=8,
+    unique_by=lambda finding: finding.order,
+)
+
+
+def test_nothing_seen_is_nothing_to_judge() -> None:
+    assert judge([], unknown_action=Action.FAILOVER, now=NOW, settle_s=2) is None
+
+
+def test_an_error_on_a_survivor_does_not_hide_the_lost_node() -> None:
+    judgement = judged(seen("exit-1", "n2", 1), seen("node-lost", "n1", 2))
+    assert (judgement.action, judgement.fault_class) == (Action.FAILOVER, FaultClass.HARDWARE)
+    assert judgement.root is not None
+    assert judgement.root.node == "n1"
+    assert any("exit-1 on n2" in reason for reason in judgement.reasons)
+
+
+def test_a_lost_node_stays_the_root_when_survivors_fail_later() -> None:
+    judgement = judged(seen("node-lost", "n1", 1), seen("exit-1", "n2", 2))
+    assert judgement.root is not None
+    assert judgement.root.code == "node-lost"
+
+
+def test_the_earliest_of_equal_errors_is_the_root() -> None:
+    judgement = judged(seen("exit-139", "n3", 7), seen("exit-1", "n2", 5), seen("exit-134", "n1", 9))
+    assert judgement.root is not None
+    assert judgement.root.code == "exit-1"
+
+
+def test_the_order_of_arrival_decides_and_not_the_clock() -> None:
+    judgement = judged(seen("exit-1", "n1", 1, at=NOW - 1), seen("exit-139", "n2", 2, at=NOW - 5))
+    assert judgement.root is not None
+    assert judgement.root.code == "exit-1"
+
+
+def test_a_worse_code_raises_a_restart_to_a_failover() -> None:
+    first = judged(seen("xid-31"))
+    assert (first.action, first.fault_class) == (Action.RESTART_IN_PLACE, FaultClass.APPLICATION)
+    then = judged(seen("xid-31"), seen("xid-79", order=2))
+    assert (then.action, then.fault_class) == (Action.FAILOVER, FaultClass.HARDWARE)
+
+
+def test_a_contained_memory_error_with_teardown_bursts_blames_one_node_and_moves_none() -> None:
+    bursts = [seen("xid-45", f"n{index % 4 + 1}", index + 2) for index in range(32)]
+    judgement = judged(seen("xid-94", "n1", 1), *bursts)
+    assert judgement.root is not None
+    assert (judgement.root.code, judgement.root.node) == ("xid-94", "n1")
+    assert judgement.action is Action.RESTART_IN_PLACE
+
+
+def test_teardown_bursts_with_a_program_error_are_the_programs_fault() -> None:
+    judgement = judged(seen("xid-45", "n1", 1), seen("xid-45", "n2", 2), seen("exit-1", "n3", 3))
+    assert (judgement.action, judgement.fault_class) == (Action.RESTART_IN_PLACE, FaultClass.APPLICATION)
+
+
+@pytest.mark.parametrize("code", ["peer-closed", "exit-143", "xid-45", "collective-timeout"])
+def test_only_consequences_wait_for_a_cause_and_then_restart(code: str) -> None:
+    findings = (seen(code, "n1", 1, at=NOW), seen(code, "n2", 2, at=NOW + 1))
+    waiting = judged(*findings, now=NOW + 2.0)
+    assert waiting.undecided
+    assert waiting.action is Action.OBSERVE
+    settled = judged(*findings, now=NOW + 2.1)
+    assert not settled.undecided
+    assert settled.root is None
+    assert (settled.action, settled.fault_class) == (Action.RESTART_IN_PLACE, FaultClass.SOFTWARE)
+    assert "No root was found" in settled.reasons[0]
+
+
+def test_a_silent_agent_alone_is_only_observed() -> None:
+    judgement = judged(seen("agent-silent"))
+    assert judgement.action is Action.OBSERVE
+    assert not judgement.undecided
+
+
+def test_a_full_snapshot_tier_moves_no_node() -> None:
+    judgement = judged(seen("disk-full"), seen("snapshot-problem", "n2", 2))
+    assert (judgement.action, judgement.fault_class) == (Action.OBSERVE, FaultClass.STORAGE)
+
+
+def test_a_program_that_filled_the_disk_is_held_even_when_its_peers_fall_with_it() -> None:
+    judgement = judged(seen("exit-disk-full", "n2", 1), seen("exit-143", "n1", 2), seen("peer-closed", "n3", 3))
+    assert (judgement.action, judgement.fault_class) == (Action.HOLD, FaultClass.STORAGE)
+
+
+@pytest.mark.parametrize("code", ["container-died", "exit-137"])
+@pytest.mark.parametrize("action", list(Action))
+def test_an_unexplained_end_follows_the_policy_of_the_job(code: str, action: Action) -> None:
+    judgement = judged(seen(code), unknown_action=action)
+    assert judgement.action is action
+    assert judgement.fault_class is FaultClass.UNKNOWN
+
+
+def test_an_end_that_the_same_node_explains_does_not_ask_the_policy() -> None:
+    judgement = judged(seen("container-died", "n1", 1), seen("oom", "n1", 2), unknown_action=Action.FAILOVER)
+    assert (judgement.action, judgement.fault_class) == (Action.RESTART_IN_PLACE, FaultClass.APPLICATION)
+
+
+def test_an_error_on_another_node_does_not_explain_an_unexplained_end() -> None:
+    judgement = judged(seen("exit-1", "n2", 1), seen("container-died", "n1", 2), unknown_action=Action.FAILOVER)
+    assert judgement.action is Action.FAILOVER
+    assert judgement.root is not None
+    assert judgement.root.node == "n1"
+
+
+def test_reasons_carry_rank_and_evidence() -> None:
+    judgement = judged(seen("exit-139", rank=3, evidence="signal 11"))
+    assert "rank 3" in judgement.reasons[0]
+    assert "signal 11" in judgement.reasons[0]
+
+
+def test_the_same_hardware_code_on_most_nodes_points_to_something_shared() -> None:
+    many = [seen("xid-74", f"n{index}", index, at=NOW + index) for index in range(3)]
+    assert any("3 of 4 nodes" in reason for reason in judged(*many, nodes=4).reasons)
+    assert not any("share" in reason for reason in judged(*many, nodes=8).reasons)
+
+
+def test_the_same_code_hours_apart_points_to_nothing_shared() -> None:
+    apart = [seen("xid-74", f"n{index}", index, at=index * 3600.0) for index in range(3)]
+    assert not any("share" in reason for reason in judged(*apart).reasons)
+
+
+@given(findings, st.sampled_from(Action))
+def test_the_order_in_which_findings_are_listed_does_not_matter(listed: list[Finding], unknown: Action) -> None:
+    assert judged(*listed, unknown_action=unknown) == judged(*reversed(listed), unknown_action=unknown)
+
+
+@given(findings, codes, st.sampled_from(["n1", "n4"]))
+def test_one_more_finding_never_lowers_a_known_cause(listed: list[Finding], code: str, node: str) -> None:
+    before = judged(*listed, unknown_action=Action.OBSERVE)
+    more = Finding(code=code, node=node, at=NOW, order=2000)
+    after = judged(*listed, more, unknown_action=Action.OBSERVE)
+    if before.root is not None:
+        assert STRENGTH[after.action] >= STRENGTH[before.action]
+
+
+@given(findings)
+def test_a_follow_up_is_never_the_root(listed: list[Finding]) -> None:
+    root = judged(*listed).root
+    assert root is None or not lookup(root.code).follow_up
+
+
+def test_every_code_has_a_class_an_action_and_words() -> None:
+    for code, row in TABLE.items():
+        assert row.code == code
+        assert row.meaning.endswith(".")
+        assert row.advice.endswith(".")
+        assert row.fault_class in FaultClass
+        assert row.action in Action
+
+
+def test_what_never_decides_alone_asks_for_no_action_by_itself() -> None:
+    assert all(row.action is Action.OBSERVE for row in TABLE.values() if row.follow_up or row.unexplained)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "exit-1",
+        "exit-86",
+        "exit-134",
+        "exit-135",
+        "exit-137",
+        "exit-139",
+        "exit-143",
+        "peer-closed",
+        "oom",
+        "container-died",
+        "engine-lost",
+        "node-lost",
+        "agent-silent",
+        "no-progress",
+        "xid-79",
+        "xid-48",
+        "xid-94",
+        "xid-13",
+        "xid-31",
+        "xid-45",
+        "disk-full",
+        "sdc",
+        "snapshot-problem",
+        "drill",
+    ],
+)
+def test_the_codes_that_other_parts_report_are_known(code: str) -> None:
+    assert code in TABLE
+
+
+def test_a_code_the_table_does_not_know_is_harmless() -> None:
+    row = lookup("xid-999")
+    assert (row.code, row.fault_class, row.action) == ("xid-999", FaultClass.UNKNOWN, Action.OBSERVE)
+
+
+def test_a_range_of_codes_is_spread_into_single_ones() -> None:
+    assert spread("exit-1 xid-39..41 xid-85") == ["exit-1", "xid-39", "xid-40", "xid-41", "xid-85"]
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "tail", "oom_killed", "code"),
+    [
+        (1, "Traceback ...\nValueError: bad", False, "exit-1"),
+        (3, "", False, "exit-other"),
+        (86, "Connection reset by peer", False, "exit-86"),
+        (127, "sh: python4: not found", False, "exit-127"),
+        (135, "", False, "exit-135"),
+        (137, "", False, "exit-137"),
+        (137, "", True, "oom"),
+        (-9, "", True, "oom"),
+        (-11, "", False, "exit-139"),
+        (143, "", False, "exit-143"),
+        (1, "RuntimeError: [pair.cc:598] Connection closed by peer [192.0.2.1]:1", False, "peer-closed"),
+        (134, "ncclRemoteError: A call failed", False, "peer-closed"),
+        (1, "ConnectionResetError: [Errno 104] Connection reset by peer", False, "peer-closed"),
+        (1, "OSError: [Errno 28] No space left on device", False, "exit-disk-full"),
+        (1, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", False, "oom-app"),
+        (1, "numpy._core._exceptions._ArrayMemoryError: Unable to allocate", False, "oom-app"),
+        (1, "RuntimeError: unable to write to file </dev/shm/x>: No space left on device", False, "shm-full"),
+        (1, "DataLoader worker (pid 7) is killed by signal: Bus error", False, "shm-full"),
+        (1, "RuntimeError: CUDA error: uncorrectable ECC error encountered", False, "cuda-ecc"),
+    ],
+)
+def test_an_exit_is_told_by_its_output_then_the_runtime_then_its_number(
+    exit_code: int, tail: str, oom_killed: bool, code: str
+) -> None:
+    assert code_for_exit(exit_code, tail, oom_killed=oom_killed) == code
+
+
+def test_an_own_error_outranks_the_sign_of_a_lost_peer() -> None:
+    tail = "Connection closed by peer\nRuntimeError: CUDA error: device-side assert triggered"
+    assert code_for_exit(1, tail) == "cuda-assert"
+
+
+def test_a_good_end_is_no_fault() -> None:
+    with pytest.raises(InvalidInput, match="exit_code"):
+        code_for_exit(0, "")
+
+
+@given(st.integers(-64, 255).filter(lambda number: number != 0), st.text(max_size=80), st.booleans())
+def test_every_exit_gives_a_code_of_the_table(exit_code: int, tail: str, oom_killed: bool) -> None:
+    assert code_for_exit(exit_code, tail, oom_killed=oom_killed) in TABLE
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.", "xid-79"),
+        ("NVRM: Xid (0000:03:00): 999, something new", "xid-999"),
+        ("NVRM: Xid (PCI:0000:01:00): 145, RLW_RXPIPE Nonfatal XC1 i0 Link 05", "xid-145-nonfatal"),
+        ("NVRM: Xid (PCI:0000:01:00): 145, RLW_CTRL Fatal XC0 i0 Link 05", "xid-145"),
+        ("Memory cgroup out of memory: Killed process 12345 (python3) total-vm:1kB", "oom"),
+        ("oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),global_oom,task=agent,pid=8", "kernel-oom-host"),
+        ("Out of memory: Killed process 77 (python3)", "kernel-oom-host"),
+        ("mce: [Hardware Error]: CPU 0: Machine Check: 0 Bank 4: f200000000000800", "machine-check"),
+        ("mce: [Hardware Error]: CPU 0: Machine Check: 0 Bank 8: 9c00004000010090", "machine-check-logged"),
+        ("EDAC MC0: 1 CE memory read error on CPU_SrcID#0", "memory-corrected"),
+        ("EDAC MC3: 1 UE memory read error on CPU_SrcID#0", "memory-uncorrected"),
+        ("pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received: 0000:01:00.0", "pcie-fatal"),
+        ("pcieport 0000:00:01.0: AER: Uncorrected (Non-Fatal) error received: 0000:01:00.0", "pcie-nonfatal"),
+        ("pcieport 0000:80:01.1: AER: Corrected error received: 0000:81:00.0", "pcie-corrected"),
+        ("blk_update_request: I/O error, dev nvme2n1, sector 264192 op 0x1:(WRITE)", "disk-error"),
+        ("EXT4-fs (md0): Remounting filesystem read-only", "filesystem-read-only"),
+        ("nfs: server 192.0.2.16 not responding, timed out", "nfs-silent"),
+        ("mlx5_core 0000:9f:00.0 enp159s0f0np0: Link down", "link-down"),
+        ("amdgpu 0000:01:00.0: amdgpu: 2 uncorrectable hardware errors detected in umc block", "gpu-uncorrected"),
+        ("amdgpu 0000:01:00.0: amdgpu: no uncorrectable hardware errors detected in umc block", None),
+        ("mlx5_core 0000:9f:00.0 enp159s0f0np0: Link up", None),
+        ("nfs: server 192.0.2.16 OK", None),
+        ("python3 invoked oom-killer: gfp_mask=0x140dca, order=0", None),
+        ("systemd[1]: Started Session 4 of User root.", None),
+    ],
+)
+def test_a_kernel_line_gives_its_code(line: str, code: str | None) -> None:
+    assert match_line(line) == code
+
+
+def test_every_kernel_line_leads_to_a_row_of_the_table() -> None:
+    assert {code for code, _ in KERNEL_LINES} <= set(TABLE)
+
+
+def test_three_findings_come_to_the_same_in_all_orders_of_listing() -> None:
+    trio = (seen("peer-closed", "n2", 1), seen("exit-1", "n3", 2), seen("xid-79", "n1", 3))
+    assert len({judged(*listed) for listed in permutations(trio)}) == 1
