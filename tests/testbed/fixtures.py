@@ -1,0 +1,88 @@
+"""Fixtures for tests of any folder: several real hosts, images for them, and a registry."""
+
+import os
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from tests.testbed import images
+from tests.testbed.commands import TestbedError
+from tests.testbed.fleet import Fleet
+from tests.testbed.host import Host
+from tests.testbed.images import Image
+from tests.testbed.registry import PORT, Registry
+
+PROGRAMS = {
+    "dockerd": "docker.io",
+    "iptables": "iptables",
+    "ip": "iproute2",
+    "nsenter": "util-linux",
+    "debootstrap": "debootstrap",
+}
+BUILDER = "builder"
+
+
+@pytest.fixture(scope="session")
+def fleet() -> Iterator[Fleet]:
+    """The hosts of this test session: `fleet.up("a", "b")` switches some on, `fleet.reset()` makes all as new."""
+    if os.geteuid() != 0:
+        raise TestbedError("the test-bed makes namespaces and needs root")
+    absent = sorted(package for program, package in PROGRAMS.items() if not shutil.which(program))
+    if absent:
+        raise TestbedError(f"the test-bed needs the Debian packages {' '.join(absent)}")
+    made = Fleet()
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def clean_fleet(fleet: Fleet) -> Fleet:
+    """The fleet with all its hosts on and as new."""
+    fleet.reset()
+    return fleet
+
+
+@pytest.fixture(scope="session")
+def image_builder(fleet: Fleet) -> Iterator[images.BuilderHost]:
+    """The host that builds images; it is switched on when one has to be built and removed at the end of the session."""
+
+    def switched_on() -> Host:
+        return fleet.up(BUILDER)[0]
+
+    yield switched_on
+    if BUILDER in fleet.hosts:
+        fleet.remove(BUILDER)
+
+
+@pytest.fixture(scope="session")
+def base_image(image_builder: images.BuilderHost) -> Image:
+    """A small Debian with Python."""
+    return images.base(image_builder)
+
+
+@pytest.fixture(scope="session")
+def numpy_image(image_builder: images.BuilderHost) -> Image:
+    """The image of examples/numpy_lm."""
+    return images.example(image_builder, "numpy_lm", ["numpy==2.4.6"])
+
+
+@pytest.fixture(scope="session")
+def torch_image(image_builder: images.BuilderHost) -> Image:
+    """The image of examples/torch_ddp."""
+    return images.example(image_builder, "torch_ddp", ["torch==2.13.0", "numpy==2.4.6"])
+
+
+@pytest.fixture(scope="session")
+def registry(fleet: Fleet) -> Iterator[Registry]:
+    """A registry that all hosts reach."""
+    folder = fleet.folder / "registry"
+    folder.mkdir()
+    made = Registry(f"{fleet.control_address}:{PORT}", folder)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
