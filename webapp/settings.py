@@ -186,7 +186,8 @@ USE_I18N = False
 
 STATIC_URL = "/static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
-STATIC_ROOT = BASE_DIR / "staticfiles"
+_collected = BASE_DIR / "staticfiles"
+STATIC_ROOT = _collected if _collected.is_dir() else None  # make the folder before collectstatic
 WHITENOISE_USE_FINDERS = True
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
@@ -217,6 +218,7 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "Nodes, jobs, snapshots, incidents and failovers of guarded training jobs. Read only.",
     "VERSION": VERSION,
     "SERVE_INCLUDE_SCHEMA": False,
+    "ENUM_NAME_OVERRIDES": {"ActionEnum": "reliability.api.serializers.ACTIONS"},
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "SWAGGER_UI_SETTINGS": {"deepLinking": True, "validatorUrl": None},

@@ -3,7 +3,6 @@
 from datetime import UTC, datetime
 from typing import Any
 
-import django_filters
 from django import forms
 from django.db.models import QuerySet
 from django_filters import rest_framework as filters
@@ -86,8 +85,10 @@ class SnapshotFilters(filters.FilterSet):
 
     job = filters.CharFilter(field_name="job__name")
     epoch = filters.NumberFilter(min_value=0, max_value=2**31 - 1, decimal_places=0)
-    distrusted = filters.BooleanFilter(widget=django_filters.widgets.BooleanWidget())
-    node = filters.CharFilter(field_name="copies__node__name", distinct=True)
+    distrusted = filters.TypedChoiceFilter(
+        choices=(("true", "true"), ("false", "false")), coerce=lambda text: text == "true", label="true or false"
+    )
+    node = filters.CharFilter(field_name="copies__node__name", distinct=True, label="a node that holds a copy")
     since = since("created_at")
     until = until("created_at")
     ordering = ordering("step", "epoch", "created_at", "job__name")

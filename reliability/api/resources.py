@@ -1,9 +1,10 @@
 """The resources of the REST interface: lists with filters, pages and CSV, and single rows. All of it only reads."""
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
-from django.db.models import Count, Prefetch, Q, QuerySet, Sum
+from django.db.models import Count, Prefetch, QuerySet, Sum
 from django.http.response import HttpResponseBase
 from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework.permissions import DjangoModelPermissions
@@ -16,7 +17,7 @@ from reliability.api.export import Column, columns
 from reliability.api.parameters import FormatNegotiation, StrictFilterBackend
 from reliability.domain.failover import OPEN
 from reliability.domain.snapshots import CopyState, Tier
-from reliability.models import Failover, Hold, Incident, Job, Node, Snapshot
+from reliability.models import Failover, Hold, Incident, Job, Node, Snapshot, SnapshotCopy
 
 NUMBER = "[0-9]{1,18}"
 
@@ -51,10 +52,24 @@ class Resource(ReadOnlyModelViewSet[Any]):
         parts = export.lines(self._represented(rows), self.csv_columns)
         return export.response(request._request, parts, name=self.basename)
 
+    def detailed(self, rows: list[Any]) -> list[Any]:
+        """Return the rows with what one more query brings for all of them at once."""
+        return rows
+
+    def paginate_queryset(self, queryset: Any) -> list[Any] | None:
+        """Return the rows of a page."""
+        page = super().paginate_queryset(queryset)
+        return None if page is None else self.detailed(page)
+
+    def get_object(self) -> Any:
+        """Return one row."""
+        return self.detailed([super().get_object()])[0]
+
     def _represented(self, rows: QuerySet[Any]) -> Iterator[Mapping[str, Any]]:
         serializer = self.get_serializer()
-        for row in rows.iterator(chunk_size=export.ROWS_A_CHUNK):
-            yield serializer.to_representation(row)
+        source = rows.iterator(chunk_size=export.ROWS_A_CHUNK)
+        while chunk := list(islice(source, export.ROWS_A_CHUNK)):
+            yield from (serializer.to_representation(row) for row in self.detailed(chunk))
 
 
 @extend_schema_view(list=extend_schema(summary="Nodes"), retrieve=extend_schema(summary="A node"))
@@ -89,21 +104,11 @@ class Jobs(Resource):
     )  # fmt: skip
 
 
-def _counted(rows: QuerySet[Snapshot]) -> QuerySet[Snapshot]:
-    """Return the rows with shards and bytes of each tier counted by the database, not row by row."""
-    counts: dict[str, Any] = {}
-    for tier in Tier:
-        usable = Q(copies__tier=tier, copies__state=CopyState.COMMITTED)
-        counts[f"{tier}_shards"] = Count("copies__rank", filter=usable, distinct=True)
-        counts[f"{tier}_bytes"] = Sum("copies__size_bytes", filter=usable)
-    return rows.annotate(**counts)
-
-
 @extend_schema_view(list=extend_schema(summary="Snapshots"), retrieve=extend_schema(summary="A snapshot"))
 class Snapshots(Resource):
     """The ledger of snapshots: which step has which shards on which tier."""
 
-    queryset = _counted(Snapshot.objects.select_related("job"))
+    queryset = Snapshot.objects.select_related("job")
     serializer_class = serializers.SnapshotSerializer
     filterset_class = filters.SnapshotFilters
     lookup_value_regex = NUMBER
@@ -111,6 +116,17 @@ class Snapshots(Resource):
         "id", "job", "epoch", "step", "created_at", "distrusted", "distrust_reason",
         *(f"{tier}_{name}=tiers.{tier}.{name}" for tier in Tier for name in ("shards", "complete", "size_bytes")),
     )  # fmt: skip
+
+    def detailed(self, rows: list[Snapshot]) -> list[Snapshot]:
+        """Return the snapshots with shards and bytes of each tier, counted by the database."""
+        usable = SnapshotCopy.objects.filter(snapshot__in=rows, state=CopyState.COMMITTED).order_by()
+        counts = usable.values_list("snapshot", "tier").annotate(Count("rank", distinct=True), Sum("size_bytes"))
+        counted: dict[int, dict[str, tuple[int, int]]] = {row.pk: {} for row in rows}
+        for snapshot, tier, shards, size in counts:
+            counted[snapshot][tier] = (shards, size)
+        for row in rows:
+            setattr(row, serializers.COUNTED, counted[row.pk])
+        return rows
 
 
 @extend_schema_view(list=extend_schema(summary="Incidents"), retrieve=extend_schema(summary="An incident"))

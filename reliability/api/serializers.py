@@ -6,9 +6,14 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from reliability.domain.failover import State
+from reliability.domain.faults import Action
 from reliability.domain.goodput import lost_steps, stage_times, totals
 from reliability.domain.snapshots import Tier
 from reliability.models import Failover, FailoverEvent, Finding, Hold, Incident, Job, Node, Rank, Slot, Snapshot
+from reliability.models.nodes import choices
+
+ACTIONS = choices(Action)
+"""One name in the schema for all fields that hold an action."""
 
 
 class NameField(serializers.SlugRelatedField[Any]):
@@ -85,6 +90,10 @@ class JobSerializer(serializers.ModelSerializer[Job]):
         return min(known) if known and len(known) == len(steps) else None
 
 
+COUNTED = "counted"
+"""Attribute of a snapshot row: tier -> (shards, bytes)."""
+
+
 class TierSerializer(serializers.Serializer[Any]):
     """A snapshot on one tier: shards that are there, whether all ranks are, and their bytes."""
 
@@ -105,11 +114,12 @@ class SnapshotSerializer(serializers.ModelSerializer[Snapshot]):
 
     @extend_schema_field(serializers.DictField(child=TierSerializer()))
     def get_tiers(self, snapshot: Snapshot) -> dict[str, dict[str, Any]]:
-        """Return what each tier holds, from the counts that the query brought."""
+        """Return what each tier holds; the resource has counted it for all rows at once."""
+        counted: dict[str, tuple[int, int]] = getattr(snapshot, COUNTED)
         ranks = snapshot.job.world_size
-        found = {tier: (getattr(snapshot, f"{tier}_shards"), getattr(snapshot, f"{tier}_bytes")) for tier in Tier}
+        found = {tier.value: counted.get(tier.value, (0, 0)) for tier in Tier}
         return {
-            tier: {"shards": shards, "complete": shards == ranks, "size_bytes": size or 0}
+            tier: {"shards": shards, "complete": shards == ranks, "size_bytes": size}
             for tier, (shards, size) in found.items()
         }
 
