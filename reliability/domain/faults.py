@@ -164,11 +164,7 @@ class _Weighed:
 def _explained_nodes(findings: Iterable[Finding]) -> set[str]:
     """Nodes on which a known cause was seen: an end without a cause there has one after all."""
     rows = ((finding.node, lookup(finding.code)) for finding in findings)
-    return {
-        node
-        for node, row in rows
-        if not row.follow_up and row.fault_class is not FaultClass.UNKNOWN and row.action is not Action.OBSERVE
-    }
+    return {node for node, row in rows if not row.follow_up and row.action is not Action.OBSERVE}
 
 
 def _weigh(findings: Sequence[Finding], unknown_action: Action) -> list[_Weighed]:

@@ -124,7 +124,7 @@ def to_delete(
         for copy in present
         if copy.state is CopyState.COMMITTED and (ceilings is None or in_lineage(copy.snapshot, ceilings))
     }
-    kept = {each for each in current if each.step >= floor} | set(newest_first(current)[:keep])
+    kept = set(newest_first(current)[:keep])
     abandoned = {copy.snapshot for copy in present} - current
     return [
         copy

@@ -92,8 +92,8 @@ def test_whatever_happens_every_prefix_of_a_recovery_can_still_complete(data: st
         state = row_for(state, data.draw(st.sampled_from(events_of(state)))).target
         if state in TERMINAL:
             return
-    good = (Event.APPROVED, Event.FENCED, Event.STANDBY_FOUND, Event.STANDBY_PASSED)
-    good += (Event.RESTORED, Event.STARTED, Event.VERIFIED)
+    good = {Event.APPROVED, Event.FENCED, Event.STANDBY_FOUND, Event.STANDBY_PASSED}
+    good |= {Event.RESTORED, Event.STARTED, Event.VERIFIED}
     for _ in OPEN:
         if state is State.COMPLETED:
             break

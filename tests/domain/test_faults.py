@@ -166,7 +166,7 @@ def test_reasons_carry_rank_and_evidence() -> None:
 def test_the_same_hardware_code_on_most_nodes_points_to_something_shared() -> None:
     many = [seen("xid-74", f"n{index}", index, at=NOW + index) for index in range(3)]
     assert any("3 of 4 nodes" in reason for reason in judged(*many, nodes=4).reasons)
-    assert not any("share" in reason for reason in judged(*many, nodes=8).reasons)
+    assert not any("share" in reason for reason in judged(*many, nodes=6).reasons)
 
 
 def test_the_same_code_hours_apart_points_to_nothing_shared() -> None:
@@ -210,30 +210,9 @@ def test_what_never_decides_alone_asks_for_no_action_by_itself() -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "exit-1",
-        "exit-86",
-        "exit-134",
-        "exit-135",
-        "exit-137",
-        "exit-139",
-        "exit-143",
-        "peer-closed",
-        "oom",
-        "container-died",
-        "engine-lost",
-        "node-lost",
-        "agent-silent",
-        "no-progress",
-        "xid-79",
-        "xid-48",
-        "xid-94",
-        "xid-13",
-        "xid-31",
-        "xid-45",
-        "disk-full",
-        "sdc",
-        "snapshot-problem",
-        "drill",
+        *("exit-1", "exit-86", "exit-134", "exit-135", "exit-137", "exit-139", "exit-143", "peer-closed", "oom"),
+        *("container-died", "engine-lost", "node-lost", "agent-silent", "no-progress", "sdc", "drill"),
+        *("disk-full", "snapshot-problem", "xid-79", "xid-48", "xid-94", "xid-13", "xid-31", "xid-45"),
     ],
 )
 def test_the_codes_that_other_parts_report_are_known(code: str) -> None:

@@ -77,9 +77,10 @@ def test_downtime_and_drain_cost_as_much_as_recovery() -> None:
     assert split.recovery_s == near((whole.recovery_s or 0) - 500)
 
 
-def test_a_target_that_is_just_reachable_gives_one_period() -> None:
+@pytest.mark.parametrize(("stall", "mtbf"), [(30.0, 36000.0), (1.0, 86400.0), (4.0, 86400.0)])
+def test_a_target_that_is_just_reachable_gives_one_period(stall: float, mtbf: float) -> None:
     """Rounding alone would decide here: budget squared equals twice the stall times the rate of faults."""
-    stall, mtbf, recovery = 30.0, 36000.0, 600.0
+    recovery = 600.0
     target = 1 - recovery / mtbf - math.sqrt(2 * stall / mtbf)
     plan = first_order(FirstOrderInputs(save_stall_s=stall, mtbf_s=mtbf, recovery_s=recovery, target=target))
     assert plan.feasible

@@ -1,6 +1,6 @@
 """The restore point: the newest step every rank can read, and never one that is not there."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given
@@ -128,6 +128,12 @@ def test_a_rank_whose_node_is_not_known_yet_reads_storage_only() -> None:
     assert chosen(copies, placement={0: "n0"}).snapshot.step == 10
 
 
+def test_a_lost_node_is_not_read_even_when_a_rank_was_to_run_on_it() -> None:
+    copies = [shard(10, 0), shard(10, 1), shard(20, 0), shard(20, 1, Tier.MEMORY, "n1"), shard(20, 1, Tier.SSD, "n1")]
+    assert chosen(copies).snapshot.step == 20
+    assert chosen(copies, lost={"n1"}).snapshot.step == 10
+
+
 def test_no_ranks_is_refused() -> None:
     with pytest.raises(InvalidInput, match="ranks"):
         chosen([], ranks=0)
@@ -160,19 +166,28 @@ def histories(draw: st.DrawFn) -> tuple[EpochStart, ...]:
     return tuple(starts)
 
 
-jobs = st.tuples(
-    st.lists(copies_of_a_job(), max_size=30),
-    histories(),
-    st.fixed_dictionaries({0: st.sampled_from(NODES), 1: st.sampled_from(NODES)}),
-    st.sets(st.sampled_from(NODES), max_size=2),
+@dataclass(frozen=True)
+class Job:
+    """What is known of a job when it must be recovered."""
+
+    copies: list[Copy]
+    starts: tuple[EpochStart, ...]
+    placement: dict[int, str]
+    lost: set[str]
+
+
+jobs = st.builds(
+    Job,
+    copies=st.lists(copies_of_a_job(), min_size=4, max_size=30),
+    starts=histories(),
+    placement=st.fixed_dictionaries({0: st.sampled_from(NODES), 1: st.sampled_from(NODES)}),
+    lost=st.sets(st.sampled_from(NODES), max_size=2),
 )
-Job = tuple[list[Copy], tuple[EpochStart, ...], dict[int, str], set[str]]
 
 
 def chosen_or_none(job: Job) -> RestorePoint | None:
-    copies, starts, placement, lost = job
     try:
-        return chosen(copies, starts=starts, placement=placement, lost=lost)
+        return chosen(job.copies, starts=job.starts, placement=job.placement, lost=job.lost)
     except NoRestorePoint:
         return None
 
@@ -182,21 +197,19 @@ def test_a_restore_point_lies_in_the_lineage_and_every_rank_has_a_readable_sourc
     point = chosen_or_none(job)
     if point is None:
         return
-    _, starts, placement, lost = job
-    assert in_lineage(point.snapshot, lineage_ceilings(starts))
+    assert in_lineage(point.snapshot, lineage_ceilings(job.starts))
     assert set(point.sources) == {0, 1}
     for rank, sources in point.sources.items():
         assert sources
         assert [copy.tier for copy in sources] == sorted((copy.tier for copy in sources), key=list(Tier).index)
         for copy in sources:
             assert (copy.snapshot, copy.rank, copy.state) == (point.snapshot, rank, CopyState.COMMITTED)
-            assert copy.tier is Tier.STORAGE or (copy.node == placement[rank] and copy.node not in lost)
+            assert copy.tier is Tier.STORAGE or (copy.node == job.placement[rank] and copy.node not in job.lost)
 
 
 @given(jobs, st.lists(copies_of_a_job(), max_size=10))
 def test_more_copies_never_lead_to_an_older_step(job: Job, more: list[Copy]) -> None:
-    copies, *rest = job
-    before, after = chosen_or_none(job), chosen_or_none((copies + more, *rest))
+    before, after = chosen_or_none(job), chosen_or_none(replace(job, copies=job.copies + more))
     if before is not None:
         assert after is not None
         assert after.snapshot.step >= before.snapshot.step
@@ -204,18 +217,16 @@ def test_more_copies_never_lead_to_an_older_step(job: Job, more: list[Copy]) -> 
 
 @given(jobs)
 def test_the_order_in_which_copies_are_listed_does_not_matter(job: Job) -> None:
-    copies, *rest = job
-    assert chosen_or_none(job) == chosen_or_none((copies[::-1], *rest))
+    assert chosen_or_none(job) == chosen_or_none(replace(job, copies=job.copies[::-1]))
 
 
 @given(jobs)
 def test_a_restore_point_that_proves_bad_is_followed_by_another_one(job: Job) -> None:
     """A copy marked corrupt is never offered again, so falling back ends."""
-    copies, *rest = job
     point = chosen_or_none(job)
     if point is None:
         return
     used = point.sources[0]
-    worse = [replace(copy, state=CopyState.CORRUPT) if copy in used else copy for copy in copies]
-    again = chosen_or_none((worse, *rest))
+    worse = [replace(copy, state=CopyState.CORRUPT) if copy in used else copy for copy in job.copies]
+    again = chosen_or_none(replace(job, copies=worse))
     assert again is None or again.snapshot != point.snapshot

@@ -102,6 +102,13 @@ def test_a_pass_older_than_the_limit_is_no_fresh_one() -> None:
     assert "checked again" in " ".join(old.reasons)
 
 
+def test_a_crash_exactly_as_old_as_the_limit_still_counts() -> None:
+    at, beyond = (standby(str(age), validation=Verdict.CRASH, validation_age_s=age) for age in (900.0, 900.1))
+    usable, unusable = rank_candidates([at, beyond], max_age_s=900.0)
+    assert (usable.candidate, usable.eligible) == (beyond, True)
+    assert (unusable.candidate, unusable.eligible) == (at, False)
+
+
 @given(candidates)
 def test_ranking_loses_nobody_and_puts_all_that_may_be_used_first_by_tier(listed: list[Candidate]) -> None:
     ranked = rank_candidates(listed, max_age_s=MAX_AGE_S)
