@@ -1,6 +1,6 @@
 """What the pages of incidents and failovers show: the request as it is to be decided, its stages, its history."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -94,22 +94,17 @@ def timeline(failover: Failover, events: Sequence[FailoverEvent], *, now: dateti
     return Timeline(tuple(stages), total, waited)
 
 
-def _flat(value: Any, prefix: str = "") -> dict[str, str]:
-    if isinstance(value, Mapping):
-        flat: dict[str, str] = {}
-        for key, inner in value.items():
-            flat |= _flat(inner, f"{prefix}{key}.")
-        return flat
+def _differences(superseded: Failover) -> tuple[Difference, ...]:
+    """Return what changed when the request was superseded, as recorded then."""
+    event = superseded.events.filter(target=State.SUPERSEDED).last()
+    changed = event.detail.get("changed", {}) if event else {}
+    return tuple(Difference(name, _told(was), _told(now)) for name, (was, now) in changed.items())
+
+
+def _told(value: Any) -> str:
     if isinstance(value, list):
-        return {prefix.rstrip("."): "; ".join(str(item) for item in value)}
-    return {prefix.rstrip("."): str(value)}
-
-
-def differences(before: Failover, after: Failover) -> tuple[Difference, ...]:
-    """Return the inputs in which two requests differ."""
-    old, new = _flat(before.proposal), _flat(after.proposal)
-    names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
-    return tuple(Difference(name, old.get(name, "nothing"), new.get(name, "nothing")) for name in names)
+        return "; ".join(str(item) for item in value) or "nothing"
+    return "nothing" if value is None else str(value)
 
 
 def incident_findings(incident: Incident) -> Iterable[Finding]:
@@ -121,12 +116,7 @@ def failover_page(failover: Failover, *, now: datetime) -> FailoverPage:
     """Return what the page of a failover shows."""
     events = tuple(failover.events.all())
     earlier = tuple(failover.supersedes.all())
-    successor = failover.superseded_by
-    changed: tuple[Difference, ...] = ()
-    if successor is not None:
-        changed = differences(failover, successor)
-    elif earlier:
-        changed = differences(earlier[-1], failover)
+    superseded = failover if failover.superseded_by_id else next(iter(earlier), None)
     return FailoverPage(
         failover=failover,
         timeline=timeline(failover, events, now=now),
@@ -135,6 +125,6 @@ def failover_page(failover: Failover, *, now: datetime) -> FailoverPage:
         validations=tuple(failover.validations.select_related("node").order_by("started_at")),
         orders=tuple(failover.orders.select_related("node").order_by("created_at")),
         lost_steps=goodput.lost_steps(failover.fault_step, failover.restore_step),
-        differences=changed,
+        differences=_differences(superseded) if superseded else (),
         earlier=earlier,
     )

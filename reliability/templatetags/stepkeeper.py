@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime
+from statistics import median
 from typing import Any
 
 from django import template
@@ -13,6 +14,7 @@ from reliability.domain.failover import Kind, State
 from reliability.domain.faults import Action, FaultClass
 from reliability.domain.health import NodeHealth
 from reliability.domain.standby import Verdict
+from reliability.models import Failover
 
 register = template.Library()
 
@@ -225,3 +227,17 @@ def bar(share: float | None, label: str, css: str = "ok") -> SafeString:
 def field(bound: Any, css: str = "") -> dict[str, Any]:
     """Draw a form field with label, help and errors."""
     return {"field": bound, "css": css}
+
+
+@register.filter
+def recovery_time(failover: Failover) -> float | None:
+    """Return the seconds from the first finding to the end of a recovery."""
+    return (failover.ended_at - failover.fault_at).total_seconds() if failover.ended_at else None
+
+
+@register.filter
+def rate(bytes_per_s: Any) -> str:
+    """Write a measured bandwidth; of several rounds, the median."""
+    if isinstance(bytes_per_s, list | tuple):
+        bytes_per_s = median(bytes_per_s) if bytes_per_s else None
+    return UNKNOWN if bytes_per_s is None else f"{sized(bytes_per_s)}/s"

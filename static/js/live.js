@@ -65,7 +65,7 @@ const callbacks = {
   beforeAttributeUpdated: (name, node) => !(name === "open" && node.tagName === "DETAILS"),
 };
 
-function swap(html) {
+export function swap(html) {
   const fresh = new DOMParser().parseFromString(html, "text/html");
   for (const region of document.querySelectorAll("[data-live]")) {
     const next = fresh.getElementById(region.id);

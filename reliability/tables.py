@@ -1,0 +1,76 @@
+"""Sortable, paged tables of list pages. Cells that need more than text are templates under templates/cells/."""
+
+from typing import Any, Self
+
+import django_tables2 as tables
+from django.http import HttpRequest
+
+from reliability.models import Failover, Incident, Node
+
+PAGE_ROWS = 50
+
+
+class StyledTable(tables.Table):
+    """A table with a caption, scopes and the look of the CSS kit."""
+
+    caption = ""
+
+    class Meta:
+        template_name = "parts/table.html"
+        attrs = {"class": "table table-vcenter card-table"}
+
+    def configured(self, request: HttpRequest) -> Self:
+        """Sort and page as the address asks."""
+        tables.RequestConfig(request, paginate={"per_page": PAGE_ROWS}).configure(self)
+        return self
+
+
+def _cell(template: str, **kwargs: Any) -> tables.TemplateColumn:
+    return tables.TemplateColumn(template_name=f"cells/{template}.html", **kwargs)
+
+
+class NodeTable(StyledTable):
+    """All nodes."""
+
+    caption = "Nodes, what they are for, their condition and when they were last heard"
+    name = _cell("node", verbose_name="Node")
+    health = _cell("node_health")
+    role = _cell("node_role")
+    place = _cell("node_place", verbose_name="Runs", orderable=False)
+    runtime = tables.Column()
+    last_seen_at = _cell("node_seen", verbose_name="Last heard")
+
+    class Meta(StyledTable.Meta):
+        empty_text = "No node matches."
+
+
+class IncidentTable(StyledTable):
+    """All incidents."""
+
+    caption = "Incidents, newest first, with class and action"
+    summary = _cell("incident", verbose_name="Incident", order_by=("id",))
+    fault_class = _cell("incident_class", verbose_name="Class")
+    action = _cell("incident_action")
+    job = _cell("job", order_by=("job__name",))
+    node = _cell("incident_node", order_by=("node__name",))
+    opened_at = _cell("incident_opened", verbose_name="Opened")
+    closed_at = _cell("incident_closed", verbose_name="State")
+
+    class Meta(StyledTable.Meta):
+        empty_text = "No incident matches."
+
+
+class FailoverTable(StyledTable):
+    """All recoveries."""
+
+    caption = "Recoveries, newest first, with state and time taken"
+    id = _cell("failover", verbose_name="Recovery")
+    state = _cell("failover_state")
+    job = _cell("job", order_by=("job__name",))
+    standby = _cell("failover_nodes", verbose_name="Nodes", orderable=False)
+    restore_step = _cell("failover_restore", verbose_name="Restored")
+    decided_by = tables.Column(verbose_name="Decided by", default="nobody yet")
+    created_at = _cell("failover_times", verbose_name="Began")
+
+    class Meta(StyledTable.Meta):
+        empty_text = "No recovery matches."

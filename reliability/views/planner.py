@@ -1,0 +1,142 @@
+"""How often should a job save? Recomputes the period from the target and applies it to a running job."""
+
+import json
+from typing import Any
+
+import plotly.graph_objects as go
+from django.contrib.auth.decorators import permission_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.utils import timezone
+from django.views.decorators.http import require_POST, require_safe
+
+from reliability.domain import planner
+from reliability.domain.planner import FirstOrderInputs, FirstOrderPlan
+from reliability.errors import ReliabilityError
+from reliability.forms import PlannerForm, with_units
+from reliability.models import Job
+from reliability.selectors.plan_pages import DEFAULT_TARGET, planner_values
+from reliability.selectors.progress import JobLine, job_lines
+from reliability.services import plans
+from reliability.views.page import render_page, tell, tell_error
+
+POINTS = 161
+TABLE_POINTS = 9
+applies = permission_required("reliability.apply_plan", raise_exception=True)
+
+
+def _figure(inputs: FirstOrderInputs, plan: FirstOrderPlan, present_s: float | None) -> str:
+    """Return the Plotly figure as JSON; colours are set in the browser, by theme."""
+    points = planner.curve(inputs, POINTS)
+    figure = go.Figure()
+    figure.add_scatter(
+        x=[period for period, _ in points], y=[100 * rate for _, rate in points], mode="lines", name="rate",
+        hovertemplate="every %{x:.3s} s: %{y:.2f} %<extra></extra>",
+    )
+    figure.add_hline(y=100 * inputs.target, line_dash="dash", name="target")
+    if plan.feasible and plan.low_s:
+        figure.add_vrect(x0=plan.low_s, x1=plan.high_s or points[-1][0], line_width=0, layer="below")
+    if plan.period_s > 0:
+        figure.add_scatter(
+            x=[plan.period_s], y=[100 * plan.rate], mode="markers+text", text=["best"], textposition="top center",
+            name="best", hoverinfo="skip",
+        )
+    if present_s:
+        figure.add_scatter(
+            x=[present_s], y=[100 * planner.rate_at(inputs, present_s)], mode="markers+text", text=["now"],
+            textposition="bottom center", name="now", hoverinfo="skip",
+        )
+    least = max(0.0, 100 * min(inputs.target, plan.best_rate) - 12)
+    figure.update_layout(
+        template=None, showlegend=False, height=340, margin={"l": 56, "r": 16, "t": 12, "b": 44},
+        xaxis={"type": "log", "title": {"text": "period, start to start, seconds"}, "fixedrange": True},
+        yaxis={"range": [least, 101], "title": {"text": "effective training rate, %"}, "fixedrange": True},
+    )
+    return str(figure.to_json())
+
+
+def _rate_table(inputs: FirstOrderInputs) -> list[tuple[float, float, bool]]:
+    return [(period, rate, rate >= inputs.target) for period, rate in planner.curve(inputs, TABLE_POINTS)]
+
+
+def _steps(plan: FirstOrderPlan, inputs: FirstOrderInputs, line: JobLine | None) -> int | None:
+    if line is None or not line.step_s:
+        return None
+    return planner.steps(plan.period_s, inputs.save_stall_s, line.step_s)
+
+
+def _answer(form: PlannerForm, line: JobLine | None) -> dict[str, Any]:
+    inputs = form.inputs()
+    if inputs is None:
+        return {}
+    plan = planner.first_order(inputs)
+    present_s = line.period_s + inputs.save_stall_s if line and line.period_s else None
+    return {
+        "inputs": inputs,
+        "plan": plan,
+        "every_steps": _steps(plan, inputs, line),
+        "present_s": present_s,
+        "present_rate": planner.rate_at(inputs, present_s) if present_s else None,
+        "figure": json.loads(_figure(inputs, plan, present_s)),
+        "rates": _rate_table(inputs),
+    }
+
+
+def _chosen_job(request: HttpRequest) -> Job | None:
+    name = request.GET.get("job") or request.POST.get("job")
+    if name:
+        return Job.objects.filter(name=name).first()
+    if "job" in request.GET:
+        return None
+    return Job.objects.filter(state=Job.State.RUNNING).first()
+
+
+def _form(request: HttpRequest, job: Job | None) -> tuple[PlannerForm, dict[str, Any]]:
+    """Return the form with what was entered, else with what is known, and the source of each value."""
+    known = planner_values(job, now=timezone.now())
+    values = with_units({name: value.seconds for name, value in known.items()})
+    values |= {"target": DEFAULT_TARGET, "mtbf_of": "job", "job": job.name if job else ""}
+    entered = {name: value for name, value in request.GET.items() if value != ""}
+    if request.GET.get("measured"):
+        entered = {name: value for name, value in entered.items() if name in {"job", "target"}}
+    form = PlannerForm({**values, **entered})
+    sources = {name: value.source for name, value in known.items()}
+    for name, value in known.items():
+        if name in entered and _differs(entered, values, name):
+            sources[name] = f"entered; {value.source}"
+    return form, sources
+
+
+def _differs(entered: dict[str, str], values: dict[str, Any], name: str) -> bool:
+    unit = f"{name}_unit"
+    return entered[name] != str(values[name]) or entered.get(unit, values[unit]) != values[unit]
+
+
+@require_safe
+def plan(request: HttpRequest) -> HttpResponse:
+    """Show the period for the inputs in the address; a form of any browser fills them in."""
+    job = _chosen_job(request)
+    form, sources = _form(request, job)
+    line = job_lines([job], now=timezone.now())[0] if job else None
+    applied = job.plans.first() if job else None
+    context = {"form": form, "sources": sources, "job": job, "line": line, "applied": applied, **_answer(form, line)}
+    return render_page(request, "planner.html", context, topics=[f"job:{job.pk}"] if job else [])
+
+
+@applies
+@require_POST
+def apply(request: HttpRequest) -> HttpResponse:
+    """Apply the period of the posted inputs to the job."""
+    form = PlannerForm(request.POST)
+    inputs = form.inputs()
+    job = form.cleaned_data.get("job") if form.is_valid() else None
+    if inputs is None or job is None:
+        context = {"form": form, "sources": {}, "job": job, "line": None}
+        return render_page(request, "planner.html", context, status=400)
+    try:
+        applied = plans.apply(job, inputs=inputs, by=request.user.get_username())
+    except ReliabilityError as error:
+        tell_error(request, error)
+    else:
+        tell(request, f"Applied: {job} saves every {applied.every_steps} steps from step {applied.from_step} on.")
+    return redirect("job", name=job.name)
