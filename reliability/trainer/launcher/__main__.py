@@ -58,9 +58,9 @@ def _serve(modules: list[str], folder: JobFolder) -> None:
     folder.make()
     ready = folder.ctl / "ready.json"
     ready.unlink(missing_ok=True)
-    environment = _client_path(folder)
+    client = _client_path(folder)
     preloaded, failed = _preload(modules)
-    attempts = Attempts(folder, environment)
+    attempts = Attempts(folder, client)
     supervisor = Supervisor(folder, attempts)
     seconds = time.monotonic() - began
     write_json(ready, {"pid": os.getpid(), "preloaded": preloaded, "failed": failed, "seconds": seconds})
@@ -87,13 +87,13 @@ def _preload(modules: Iterable[str]) -> tuple[list[str], dict[str, str]]:
     return preloaded, failed
 
 
-def _client_path(folder: JobFolder) -> dict[str, str]:
+def _client_path(folder: JobFolder) -> str:
     """Let programs `import stepkeeper` also where the launcher runs from another package and the wheel is missing.
 
-    Returns what the environment of a rank needs for that.
+    Returns the folder that the module path of a rank needs for that, '' when it needs none.
     """
     if client_name == "stepkeeper" or importlib.util.find_spec("stepkeeper") is not None:
-        return {}
+        return ""
     place = folder.run / "client"
     place.mkdir(exist_ok=True)
     link = place / "stepkeeper"
@@ -101,8 +101,7 @@ def _client_path(folder: JobFolder) -> dict[str, str]:
         link.unlink()
     link.symlink_to(_PACKAGE)
     sys.path.append(str(place))
-    paths = [os.environ.get("PYTHONPATH", ""), str(place)]
-    return {"PYTHONPATH": os.pathsep.join(path for path in paths if path)}
+    return str(place)
 
 
 if __name__ == "__main__":

@@ -39,9 +39,10 @@ class InRank(BaseException):
 class Attempts:
     """The ranks of this node. Every method returns at once; `reap` is where ended processes are noticed."""
 
-    def __init__(self, folder: JobFolder, environment: Mapping[str, str]) -> None:
+    def __init__(self, folder: JobFolder, client: str) -> None:
+        """`client` is a folder for the ranks' module path, '' when they need none to import the client."""
         self._folder = folder
-        self._environment = environment
+        self._client = client
         self._hints = Hints(folder.agent_socket)
         self._ranks: dict[int, RunningRank] = {}
 
@@ -78,7 +79,7 @@ class Attempts:
                     program=order.program,
                     mode=order.mode,
                     workdir=order.workdir,
-                    env={**self._environment, **rank.env},
+                    env=self._environment(rank.env),
                     output=output.write_end,
                     private=(*private, *others, output.read_end),
                     launcher=launcher,
@@ -86,6 +87,12 @@ class Attempts:
             )
         output.started()
         self._ranks[pid] = RunningRank(order.epoch, rank.rank, pid, output)
+
+    def _environment(self, env: Mapping[str, str]) -> Mapping[str, str]:
+        if not self._client:
+            return env
+        paths = [env.get("PYTHONPATH") or os.environ.get("PYTHONPATH", ""), self._client]
+        return {**env, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
 
     def kill(self) -> bool:
         """Kill every process below the launcher, hung and stopped ones too; return whether none is left.
