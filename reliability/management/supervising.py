@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
 from django.conf import settings
 from django.core.management import CommandError, call_command
@@ -51,7 +52,7 @@ def prepare_database() -> None:
 
 
 @contextmanager
-def supervised(plane: ControlPlane) -> Iterator[Supervisor]:
+def supervised(plane: ControlPlane, *, log: TextIO | None = None) -> Iterator[Supervisor]:
     """Hold the data folder, give a supervisor, and end all its children whatever happens.
 
     Exit codes: 0 stopped as asked, 1 could not start (CommandError), 3 stopped but something had to be killed.
@@ -59,7 +60,7 @@ def supervised(plane: ControlPlane) -> Iterator[Supervisor]:
     try:
         with held(plane.data):
             plane.check_ports()
-            supervisor = Supervisor(plane.data, out=sys.stdout)
+            supervisor = Supervisor(plane.data, out=sys.stdout, log=log)
             try:
                 yield supervisor
             finally:

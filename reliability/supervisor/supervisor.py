@@ -34,13 +34,15 @@ class StartFailed(Exception):
 class Supervisor:
     """The children of one data folder."""
 
-    def __init__(self, folder: Path, *, out: TextIO) -> None:
+    def __init__(self, folder: Path, *, out: TextIO, log: TextIO | None = None) -> None:
+        """Tell on `out` what happens; the children's own lines go to `log` where one is given."""
         self.instance = secrets.token_hex(8)
         self.children: dict[str, Child] = {}
         self.stop_requests = 0
         self.address = ""
         self._folder = folder
         self._out = out
+        self._log = log or out
         self._pipes = selectors.DefaultSelector()
         self._sweeper: subprocess.Popen[bytes] | None = None
         for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -51,7 +53,7 @@ class Supervisor:
 
     def say(self, text: str) -> None:
         """Print a line of its own."""
-        self._print("up", text)
+        self._print(self._out, "up", text)
 
     def announce(self, address: str) -> None:
         """Tell where the dashboard is, now that it answers."""
@@ -171,12 +173,13 @@ class Supervisor:
                 continue
             for line in data.decode(errors="replace").splitlines():
                 key.data.lines.append(line)
-                self._print(key.data.spec.name, line)
+                self._print(self._log, key.data.spec.name, line)
 
-    def _print(self, name: str, text: str) -> None:
+    @staticmethod
+    def _print(target: TextIO, name: str, text: str) -> None:
         try:
-            self._out.write(f"{name:<10} | {text}\n")
-            self._out.flush()
+            target.write(f"{name:<10} | {text}\n")
+            target.flush()
         except OSError:
             return  # nobody reads any more; the work goes on
 

@@ -1,0 +1,67 @@
+"""manage.py job: submit, start, stop and list guarded jobs."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from django.core.management import BaseCommand, CommandError, CommandParser
+
+from reliability.management.console import caller, job_named, plain_errors, table
+from reliability.models import Job
+from reliability.services import jobs
+
+
+def read_spec(path: Path) -> dict[str, Any]:
+    """Return the content of a job file. Raises CommandError that names the file and the place."""
+    try:
+        return tomllib.loads(path.read_text())
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise CommandError(f"{path}: not a TOML file ({error}).\n  examples/numpy_lm/job.toml is one.") from error
+
+
+class Command(BaseCommand):
+    """Guarded jobs from the command line."""
+
+    help = "Submit, start, stop or list guarded jobs."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Declare the actions."""
+        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+        submit = actions.add_parser("submit", help="submit a job described in a TOML file")
+        submit.add_argument("file", type=Path, help="as examples/numpy_lm/job.toml")
+        submit.add_argument("--name", help="submit it under another name than the file says")
+        submit.add_argument("--start", action="store_true", help="start it at once")
+        for action, text in (("start", "start a submitted job"), ("stop", "stop a job; its snapshots stay")):
+            actions.add_parser(action, help=text).add_argument("name")
+        actions.add_parser("list", help="show all jobs")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        """Carry out one action."""
+        with plain_errors():
+            getattr(self, f"_{options['action']}")(options)
+
+    def _submit(self, options: dict[str, Any]) -> None:
+        spec = read_spec(options["file"])
+        if options["name"]:
+            spec["name"] = options["name"]
+        job = jobs.submit(spec, by=caller())
+        self.stdout.write(f"Job {job.name} is submitted: {job.world_size} ranks on {job.nodes} nodes.")
+        if options["start"]:
+            self._start({"name": job.name})
+
+    def _start(self, options: dict[str, Any]) -> None:
+        jobs.start(job_named(options["name"]), by=caller())
+        self.stdout.write(f"Job {options['name']} is being started.")
+
+    def _stop(self, options: dict[str, Any]) -> None:
+        jobs.stop(job_named(options["name"]), by=caller())
+        self.stdout.write(f"Job {options['name']} is being stopped.")
+
+    def _list(self, _options: dict[str, Any]) -> None:
+        rows = [
+            (job.name, job.get_state_display(), f"{job.nodes} x {job.ranks_per_node}", job.epoch, job.state_reason)
+            for job in Job.objects.all()
+        ]
+        self.stdout.write(table(("NAME", "STATE", "RANKS", "EPOCH", "REASON"), rows))
