@@ -1,0 +1,154 @@
+"""How is an agent told what it is? Options of the command line, each also as STEPKEEPER_AGENT_<NAME>."""
+
+import argparse
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from reliability.errors import InvalidInput
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}")
+_YES = {"1", "yes", "true", "on"}
+_NO = {"", "0", "no", "false", "off"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentConfig:
+    """What one agent was started with, checked."""
+
+    server: str
+    name: str
+    address: str
+    runtime: str
+    data_dir: Path
+    memory_dir: Path
+    ssd_dir: Path
+    join_token_file: Path | None
+    role: str
+    tier: int
+    preemptible: bool
+    docker_url: str
+    ca_file: Path | None
+
+
+def parse(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> AgentConfig:
+    """Return the checked configuration. Raises InvalidInput that names the option."""
+    raw = vars(_parser(environ).parse_args(argv))
+    missing = [key for key in ("server", "name", "address", "data_dir", "memory_dir", "ssd_dir") if not raw[key]]
+    if missing:
+        raise InvalidInput(_option(missing[0]), "is needed", hint=f"Give it, or set {_variable(missing[0])}.")
+    return AgentConfig(
+        server=_server(raw["server"]),
+        name=_matching("name", raw["name"], _NAME, "Letters, digits, '-' and '_', at most 80, as in node-07."),
+        address=_address(raw["address"]),
+        runtime=_choice("runtime", raw["runtime"], ("docker", "process")),
+        data_dir=_folder("data_dir", raw["data_dir"], mode=0o700),
+        memory_dir=_folder("memory_dir", raw["memory_dir"]),
+        ssd_dir=_folder("ssd_dir", raw["ssd_dir"]),
+        join_token_file=_file("join_token_file", raw["join_token_file"]),
+        role=_choice("role", raw["role"], ("training", "standby")),
+        tier=_tier(raw["tier"]),
+        preemptible=_flag("preemptible", raw["preemptible"]),
+        docker_url=raw["docker_url"],
+        ca_file=_file("ca_file", raw["ca_file"]),
+    )
+
+
+def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m reliability.agent",
+        description="Runs on a training node: carries out the server's orders and reports what happens there.",
+        epilog="Each option may be given as an environment variable, for example STEPKEEPER_AGENT_SERVER.",
+    )
+
+    def add(key: str, text: str, default: str = "") -> None:
+        parser.add_argument(_option(key), default=environ.get(_variable(key), default), help=text)
+
+    add("server", "address of the server, as in https://stepkeeper.example:8000")
+    add("name", "name of this node")
+    add("address", "address at which the other nodes reach this one")
+    add("runtime", "docker, or process where there is no container engine", "docker")
+    add("data_dir", "folder for the agent's identity, spool and records")
+    add("memory_dir", "folder on tmpfs: the memory tier")
+    add("ssd_dir", "folder on the local SSD: the SSD tier")
+    add("join_token_file", "file with the join token; needed the first time only")
+    add("role", "training or standby", "standby")
+    add("tier", "priority as a standby, 1 is used first", "1")
+    add("docker_url", "address of the node's container engine", "unix:///run/docker.sock")
+    add("ca_file", "certificates to trust for https, PEM")
+    parser.add_argument(
+        "--preemptible",
+        nargs="?",
+        const="yes",
+        default=environ.get(_variable("preemptible"), ""),
+        help="its own work may be stopped when the node is needed",
+    )
+    return parser
+
+
+def _option(key: str) -> str:
+    return "--" + key.replace("_", "-")
+
+
+def _variable(key: str) -> str:
+    return f"STEPKEEPER_AGENT_{key.upper()}"
+
+
+def _server(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise InvalidInput("--server", f"{value!r} is not an address", hint="As in http://10.0.0.5:8000.")
+    return value.rstrip("/")
+
+
+def _matching(key: str, value: str, pattern: re.Pattern[str], hint: str) -> str:
+    if not pattern.fullmatch(value):
+        raise InvalidInput(_option(key), f"{value!r} cannot be used", hint=hint)
+    return value
+
+
+def _address(value: str) -> str:
+    if not value.strip() or any(character.isspace() or character == "/" for character in value):
+        raise InvalidInput("--address", f"{value!r} is not a host", hint="An IP address or host name, without a port.")
+    return value
+
+
+def _choice(key: str, value: str, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise InvalidInput(_option(key), f"{value!r} is not known", hint=f"One of: {', '.join(allowed)}.")
+    return value
+
+
+def _tier(value: str) -> int:
+    if not value.isdecimal() or not 1 <= int(value) <= 99:
+        raise InvalidInput("--tier", f"{value!r} is not a priority", hint="A whole number from 1 (used first) to 99.")
+    return int(value)
+
+
+def _flag(key: str, value: str) -> bool:
+    if value.lower() not in _YES | _NO:
+        raise InvalidInput(_option(key), f"{value!r} is neither yes nor no", hint="yes or no.")
+    return value.lower() in _YES
+
+
+def _file(key: str, value: str) -> Path | None:
+    if not value:
+        return None
+    path = Path(value).absolute()
+    if not os.access(path, os.R_OK) or path.is_dir():
+        raise InvalidInput(_option(key), f"{path} cannot be read", hint="Name a file that the agent's user can read.")
+    return path
+
+
+def _folder(key: str, value: str, *, mode: int = 0o755) -> Path:
+    path = Path(value).absolute()
+    try:
+        path.mkdir(mode=mode, parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(_option(key), f"{path}: {error.strerror}", hint="Name a folder that can be made.") from error
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise InvalidInput(_option(key), f"{path} is not writable", hint="Give the agent's user the right to write.")
+    return path

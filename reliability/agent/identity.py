@@ -1,0 +1,72 @@
+"""Who is this agent across restarts? Its token, order key and queue, kept for its user alone."""
+
+import fcntl
+import json
+import os
+import secrets
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO
+
+from reliability.errors import InvalidInput
+
+_FILE = "identity.json"
+_LOCK = "agent.lock"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """What the server gave this node when it joined."""
+
+    node: str
+    token: str
+    order_key: str
+    queue: str
+    broker_url: str
+    heartbeat_s: float
+    lease_s: float
+
+
+def new_incarnation() -> str:
+    """Return a name for this life of the agent; reports of an older life are told apart by it."""
+    return secrets.token_hex(8)
+
+
+def load(data_dir: Path) -> Identity | None:
+    """Return the kept identity, or None on a node that never joined. Raises InvalidInput when it is damaged."""
+    path = data_dir / _FILE
+    try:
+        return Identity(**json.loads(path.read_text()))
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError) as error:
+        raise InvalidInput(
+            "--data-dir",
+            f"{path} is damaged: {error}",
+            hint="Remove the file and give a join token: the node joins anew.",
+        ) from error
+
+
+def save(data_dir: Path, identity: Identity) -> None:
+    """Keep the identity, readable by this user alone."""
+    path = data_dir / _FILE
+    part = path.with_suffix(".part")
+    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "w") as file:
+        json.dump(asdict(identity), file)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+
+
+def claim(data_dir: Path) -> IO[str]:
+    """Hold the data folder for this process alone; the lock ends with it. Raises InvalidInput when it is taken."""
+    file = (data_dir / _LOCK).open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        file.close()
+        raise InvalidInput(
+            "--data-dir", f"{data_dir} is in use by another agent", hint="One agent a node; end the other one first."
+        ) from error
+    return file

@@ -1,0 +1,148 @@
+"""Who keeps the two movers alive and listens to what they tell?
+
+One thread for each: it starts the process, passes its lines on as reports, and starts it again when it died. The
+thread lives as long as the agent, which matters: a child asks to end with the thread that started it.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from reliability.agent.clock import steady
+from reliability.agent.config import AgentConfig
+from reliability.agent.jobs import LocalJobs
+from reliability.agent.mover import TO_SSD, TO_STORAGE
+from reliability.errors import TierError
+from reliability.tiers import shards
+from reliability.tiers.directory import DirectoryTier
+
+FIRST_WAIT_S = 0.2
+LONGEST_WAIT_S = 5.0
+_CHECKOUT = str(Path(__file__).resolve().parents[2])
+
+log = logging.getLogger("stepkeeper.agent")
+
+
+class Movers:
+    """The second and the third process of every snapshot on this node."""
+
+    def __init__(self, config: AgentConfig, jobs: LocalJobs, report: Callable[..., None]) -> None:
+        self._config = config
+        self._jobs = jobs
+        self._report = report
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._threads = [
+            threading.Thread(target=self._keep, args=(direction,), name=direction, daemon=True)
+            for direction in (TO_SSD, TO_STORAGE)
+        ]
+
+    def start(self) -> None:
+        """Start both movers."""
+        for thread in self._threads:
+            thread.start()
+
+    def pids(self) -> dict[str, int]:
+        """Return the movers' process ids by direction."""
+        with self._lock:
+            return {direction: child.pid for direction, child in self._children.items()}
+
+    def nudge(self) -> None:
+        """Have the movers look at once instead of at their next turn."""
+        with self._lock:
+            children = list(self._children.values())
+        for child in children:
+            if child.stdin is not None:
+                with contextlib.suppress(OSError, ValueError):
+                    os.write(child.stdin.fileno(), b"\n")
+
+    def drain(self, memory: DirectoryTier, job: str, limit_s: float) -> bool:
+        """Wait until the newest shard of each rank in memory lies on the SSD too; return whether it does."""
+        ssd = DirectoryTier(self._config.ssd_dir / job)
+        end = steady() + limit_s
+        while not self._stopping.is_set():
+            self.nudge()
+            if _newest(memory) <= _all(ssd):
+                return True
+            if steady() > end:
+                log.warning("newest snapshot not on the SSD in time: job=%s limit_s=%s", job, limit_s)
+                return False
+            self._stopping.wait(0.05)
+        return False
+
+    def stop(self) -> None:
+        """End both movers. What they were copying leaves no committed part."""
+        self._stopping.set()
+        with self._lock:
+            children = list(self._children.values())
+        for child in children:
+            child.kill()
+        for thread in self._threads:
+            thread.join(timeout=5.0)
+
+    def _keep(self, direction: str) -> None:
+        wait_s = FIRST_WAIT_S
+        while not self._stopping.is_set():
+            began = steady()
+            self._run(direction)
+            if self._stopping.is_set():
+                return
+            log.error("mover ended, starting it again: node=%s mover=%s", self._config.name, direction)
+            wait_s = FIRST_WAIT_S if steady() - began > LONGEST_WAIT_S else min(2 * wait_s, LONGEST_WAIT_S)
+            self._stopping.wait(wait_s)
+
+    def _run(self, direction: str) -> None:
+        with (self._config.data_dir / f"{direction}.log").open("ab") as errors:
+            child = subprocess.Popen(
+                self._argv(direction),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env={**os.environ, "PYTHONPATH": _CHECKOUT},
+            )
+        with self._lock:
+            self._children[direction] = child
+        if self._stopping.is_set():
+            child.kill()
+        with child:
+            for line in child.stdout or ():
+                self._pass_on(line)
+
+    def _argv(self, direction: str) -> list[str]:
+        config = self._config
+        folders = {"jobs-dir": config.data_dir / "jobs", "memory-dir": config.memory_dir, "ssd-dir": config.ssd_dir}
+        options = [f"--{name}={path}" for name, path in folders.items()]
+        identity = [f"--node={config.name}", f"--parent={os.getpid()}"]
+        return [sys.executable, "-m", "reliability.agent.mover", direction, *identity, *options]
+
+    def _pass_on(self, line: bytes) -> None:
+        try:
+            said = json.loads(line)
+            kind, job, body = said["kind"], said["job"], said["body"]
+        except (ValueError, KeyError, TypeError):
+            log.warning("mover said something unreadable: %r", line[:200])
+            return
+        self._report(kind, body, job=job, epoch=self._jobs.epoch(job))
+        if kind == "snapshot_copy" and body.get("tier") == "ssd":
+            self.nudge()
+
+
+def _newest(tier: DirectoryTier) -> set[shards.Shard]:
+    newest: dict[int, shards.Shard] = {}
+    for shard in sorted(_all(tier)):
+        newest[shard.rank] = shard
+    return set(newest.values())
+
+
+def _all(tier: DirectoryTier) -> set[shards.Shard]:
+    try:
+        return {shard for shard in map(shards.parse, tier.keys("")) if shard is not None}
+    except TierError:
+        return set()

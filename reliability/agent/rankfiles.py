@@ -1,0 +1,144 @@
+"""What have the ranks of a job put down since the last look: steps, ends, snapshots? Each is reported once."""
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from reliability.agent.clock import steady
+from reliability.agent.folder import JobFolder
+from reliability.agent.jobrecord import JobRecord
+from reliability.agent.progress import Progress
+from reliability.tiers import shards
+
+Report = Callable[[str, Mapping[str, Any]], None]
+
+
+class RankFiles:
+    """Reads the files of a job's local ranks. The caller guards it with the job's lock."""
+
+    def __init__(self, folder: JobFolder, record: JobRecord, report: Report) -> None:
+        self._folder = folder
+        self._record = record
+        self._report = report
+        self._steps: dict[int, tuple[int, float]] = {}
+        self._commits: set[str] = set()
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget the steps of an older attempt: a new one starts now."""
+        self._steps.clear()
+        self.stepped = False
+        self.last_step_at = steady()
+
+    def look(self) -> bool:
+        """Report what is new; return whether the record changed and has to be kept."""
+        self._look_at_commits()
+        if not self._record.training:
+            return False
+        changed = False
+        for rank in self._record.ranks:
+            changed |= self._look_at_progress(rank)
+        return self._look_at_exits() | changed
+
+    def exits(self) -> dict[int, dict[str, Any]]:
+        """Return the ranks of the started attempt that ended, and how."""
+        return self._folder.exits(self._record.started_epoch)
+
+    def progress(self, rank: int) -> Progress | None:
+        """Return how far a rank is in the started attempt; what an older one left does not count."""
+        found = self._folder.progress(rank)
+        return found if found and found.epoch == self._record.started_epoch else None
+
+    def last_step(self, rank: int) -> int | None:
+        """Return the last step a rank finished in the started attempt, or None."""
+        found = self.progress(rank)
+        return found.step if found and found.step > found.restored_step else None
+
+    def longest_step_s(self) -> float:
+        """Return the longest recent step of a local rank, 0 when unknown."""
+        found = (self.progress(rank) for rank in self._record.ranks)
+        return max((reading.step_s for reading in found if reading and math.isfinite(reading.step_s)), default=0.0)
+
+    def ranks(self) -> list[dict[str, Any]]:
+        """Return the ranks' part of a heartbeat."""
+        ended = self.exits()
+        return [self._status(rank, ended=rank in ended) for rank in self._record.ranks]
+
+    def _status(self, rank: int, *, ended: bool) -> dict[str, Any]:
+        reading = self.progress(rank)
+        since = self._steps.get(rank, (0, self.last_step_at))[1]
+        known = reading is not None and reading.step > reading.restored_step
+        phase = "ended" if ended else "training" if known else "starting"
+        return {
+            "rank": rank,
+            "step": reading.step if reading and known else None,
+            "step_s": _finite(reading.step_s) if reading else None,
+            "loss": _finite(reading.loss) if reading else None,
+            "phase": phase,
+            "progress_age_s": round(steady() - since, 3),
+            "plan_version": reading.plan_version if reading else 0,
+        }
+
+    def _look_at_progress(self, rank: int) -> bool:
+        reading = self.progress(rank)
+        if reading is None or reading.step <= reading.restored_step:
+            return False
+        if self._steps.get(rank, (None, 0.0))[0] != reading.step:
+            self.last_step_at = steady()
+            self._steps[rank] = (reading.step, self.last_step_at)
+            self.stepped = True
+        if rank in self._record.first_steps_reported:
+            return False
+        self._record.first_steps_reported.append(rank)
+        first = {"rank": rank, "step": reading.step, "restored_step": reading.restored_step}
+        self._report("first_step", {**first, "plan_version": reading.plan_version})
+        return True
+
+    def _look_at_exits(self) -> bool:
+        changed = False
+        for rank, ended in sorted(self.exits().items()):
+            if rank in self._record.exits_reported or rank not in self._record.ranks:
+                continue
+            self._record.exits_reported.append(rank)
+            changed = True
+            how = {
+                "exit_code": ended.get("exit_code"),
+                "signal": ended.get("signal"),
+                "tail": str(ended.get("tail") or ""),
+            }
+            self._report("rank_exit", {"rank": rank, **how, "last_step": self.last_step(rank)})
+        return changed
+
+    def _look_at_commits(self) -> None:
+        """Report new commit records of the memory tier; forget those that the trainer has removed."""
+        memory = self._folder.memory
+        try:
+            present = set(memory.keys(""))
+        except OSError:
+            return
+        for key in sorted(present - self._commits, key=lambda key: shards.parse(key) or shards.Shard(0, 0, 0)):
+            shard = shards.parse(key)
+            if shard is None:
+                continue
+            record = json.loads(memory.data_path(key).with_suffix(".json").read_bytes())
+            self._report(
+                "snapshot_copy",
+                {
+                    "snapshot_epoch": shard.epoch,
+                    "step": shard.step,
+                    "rank": shard.rank,
+                    "tier": "memory",
+                    "path": str(memory.data_path(key)),
+                    "size_bytes": record["size_bytes"],
+                    "digest": record["digest"],
+                    "stall_s": record.get("stall_s"),
+                    "drain_s": None,
+                },
+            )
+        self._commits = present
+
+
+def _finite(value: float) -> float | None:
+    """JSON knows no NaN: what is not known is null."""
+    return value if math.isfinite(value) else None

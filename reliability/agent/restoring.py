@@ -1,0 +1,103 @@
+"""Which copy of a shard can be trusted, and how does it get into the memory tier?
+
+Sources are tried best first. Every byte is verified against the committed digest, in memory too: nothing
+unverified is restored. What does not verify is named, so that nobody tries it again.
+"""
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from reliability.agent.desk import OrderFailed
+from reliability.agent.payloads import RankRestore, Source
+from reliability.errors import CopyMissing, DigestMismatch, TierError
+from reliability.tiers import copying
+from reliability.tiers.directory import DirectoryTier
+
+AT_ONCE = 4
+
+
+@dataclass
+class _Outcome:
+    """What came of one rank."""
+
+    rank: int
+    tier: str = ""
+    skipped: list[dict[str, Any]] = field(default_factory=list)
+    bad: list[dict[str, Any]] = field(default_factory=list)
+    error: TierError | None = None
+
+
+def restore(memory: DirectoryTier, wanted: list[RankRestore], *, node: str, job: str) -> list[dict[str, Any]]:
+    """Have a verified copy of each rank's shard in the memory tier; return per rank where it came from.
+
+    Raises OrderFailed with all bad copies when a rank has no source that verifies.
+    """
+    with ThreadPoolExecutor(max_workers=AT_ONCE, thread_name_prefix="restore") as pool:
+        outcomes = list(pool.map(lambda item: _restore_rank(memory, item, node=node, job=job), wanted))
+    failed = [outcome for outcome in outcomes if not outcome.tier]
+    ranks = [{"rank": o.rank, "tier": o.tier, "skipped": o.skipped} for o in outcomes]
+    if failed:
+        cause = failed[0].error or CopyMissing(f"Rank {failed[0].rank} has no copy to restore from.")
+        raise OrderFailed(cause, {"ranks": ranks, "bad": [entry for outcome in outcomes for entry in outcome.bad]})
+    return ranks
+
+
+def _restore_rank(memory: DirectoryTier, wanted: RankRestore, *, node: str, job: str) -> _Outcome:
+    outcome = _Outcome(wanted.shard.rank)
+    for source in wanted.sources:
+        try:
+            _bring(memory, wanted, source, node=node, job=job)
+        except TierError as error:
+            outcome.error = error
+            outcome.skipped.append({"tier": source.tier, "code": error.code, "message": error.message})
+            bad = {"rank": wanted.shard.rank, "tier": source.tier, "path": str(source.path), "code": error.code}
+            outcome.bad.append(bad)
+        else:
+            outcome.tier = source.tier
+            return outcome
+    return outcome
+
+
+def _bring(memory: DirectoryTier, wanted: RankRestore, source: Source, *, node: str, job: str) -> None:
+    if source.tier != "storage" and source.node not in {"", node}:
+        raise CopyMissing(f"{source.path} lies on node {source.node}, not on {node}.")
+    key = wanted.shard.flat_key
+    if source.tier == "memory":
+        _verify_in_place(memory, key, source)
+        return
+    if _already_there(memory, key, source):
+        return
+    memory.put(source.path, key, digest=source.digest, record=_record(wanted, source, job))
+
+
+def _verify_in_place(memory: DirectoryTier, key: str, source: Source) -> None:
+    record = memory.record(key)
+    if record.get("digest") != source.digest:
+        raise DigestMismatch(f"{source.path} was committed with {record.get('digest')}, wanted is {source.digest}.")
+    copying.verify(memory.data_path(key), digest=source.digest)
+
+
+def _already_there(memory: DirectoryTier, key: str, source: Source) -> bool:
+    """Whether the wanted shard lies in memory and verifies; a damaged one is removed to make room for a good one."""
+    try:
+        _verify_in_place(memory, key, source)
+    except CopyMissing:
+        return False
+    except TierError:
+        memory.delete(key)
+        return False
+    return True
+
+
+def _record(wanted: RankRestore, source: Source, job: str) -> Mapping[str, Any]:
+    """Return the commit record beside the source, or the parts of it that the order itself vouches for."""
+    folder, _, key = str(source.path.with_suffix("")).rpartition("/")
+    try:
+        record = DirectoryTier(source.path.parent).record(key) if folder else {}
+    except TierError:
+        record = {}
+    shard = wanted.shard
+    known = {"job": job, "epoch": shard.epoch, "step": shard.step, "rank": shard.rank}
+    return {"taken_at": 0.0, "stall_s": 0.0, "format": "stepkeeper-1", **record, **known}

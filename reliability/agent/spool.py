@@ -1,0 +1,185 @@
+"""Where do reports wait until the server has them? On disk, in order, through outages and restarts of the agent.
+
+Each report has a sequence number within the incarnation that made it. The spool is bounded: when it is full, the
+kinds that the server can do without go first, and every dropped report is counted.
+"""
+
+import json
+import logging
+import sqlite3
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+LIMIT_BYTES = 200 * 2**20
+_OVERHEAD_BYTES = 200
+_SACRIFICE = ("memory_copy", "snapshot_problem", "snapshot_copy", "finding", "container", "first_step")
+"""What is dropped when the spool is full, least important first. Results and exits are never dropped before these."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS reports (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, incarnation TEXT NOT NULL, seq INTEGER NOT NULL, kind TEXT NOT NULL,
+  weight TEXT NOT NULL, at REAL NOT NULL, job TEXT NOT NULL, epoch INTEGER NOT NULL, body TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS reports_weight ON reports (weight, id);
+CREATE TABLE IF NOT EXISTS refused (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, incarnation TEXT, seq INTEGER, kind TEXT, job TEXT, epoch INTEGER, body TEXT,
+  code TEXT, message TEXT);
+CREATE TABLE IF NOT EXISTS dropped (kind TEXT PRIMARY KEY, count INTEGER NOT NULL);
+"""
+_REFUSED_KEPT = 1000
+
+log = logging.getLogger("stepkeeper.agent")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """One report as it waits. `at` is the node's clock."""
+
+    id: int
+    incarnation: str
+    seq: int
+    kind: str
+    at: float
+    job: str
+    epoch: int
+    body: Mapping[str, Any]
+
+    def item(self, current: str) -> dict[str, Any]:
+        """Return the report as an item of a batch; one of an older incarnation names it."""
+        item = {
+            "seq": self.seq,
+            "kind": self.kind,
+            "at": self.at,
+            "job": self.job,
+            "epoch": self.epoch,
+            "body": self.body,
+        }
+        return item if self.incarnation == current else {**item, "incarnation": self.incarnation}
+
+
+class Spool:
+    """The reports of this node that the server has not taken yet. Safe for several threads."""
+
+    def __init__(self, path: Path, incarnation: str, *, limit_bytes: int = LIMIT_BYTES) -> None:
+        self.incarnation = incarnation
+        self._limit_bytes = limit_bytes
+        self._lock = threading.Lock()
+        self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=NORMAL")
+        self._db.executescript(_SCHEMA)
+        row = self._db.execute("SELECT COALESCE(SUM(LENGTH(body)), 0), COUNT(*) FROM reports").fetchone()
+        self._bytes = int(row[0]) + int(row[1]) * _OVERHEAD_BYTES
+        last = self._db.execute("SELECT COALESCE(MAX(seq), 0) FROM reports WHERE incarnation = ?", (incarnation,))
+        self._seq = int(last.fetchone()[0])
+
+    def add(self, kind: str, body: Mapping[str, Any], *, at: float, job: str = "", epoch: int = 0) -> int:
+        """Keep a report and return its sequence number."""
+        text = json.dumps(body, separators=(",", ":"))
+        weight = "memory_copy" if kind == "snapshot_copy" and body.get("tier") == "memory" else kind
+        with self._lock:
+            self._seq += 1
+            self._db.execute(
+                "INSERT INTO reports (incarnation, seq, kind, weight, at, job, epoch, body) VALUES (?,?,?,?,?,?,?,?)",
+                (self.incarnation, self._seq, kind, weight, at, job, epoch, text),
+            )
+            self._bytes += len(text) + _OVERHEAD_BYTES
+            if self._bytes > self._limit_bytes:
+                self._make_room()
+            return self._seq
+
+    def next(self, limit: int) -> list[Report]:
+        """Return the oldest reports, all of one incarnation, in order."""
+        with self._lock:
+            rows = self._db.execute(
+                "SELECT id, incarnation, seq, kind, at, job, epoch, body FROM reports ORDER BY id LIMIT ?", (limit,)
+            ).fetchall()
+        same = [row for row in rows if row[1] == rows[0][1]]
+        return [
+            Report(id=r[0], incarnation=r[1], seq=r[2], kind=r[3], at=r[4], job=r[5], epoch=r[6], body=json.loads(r[7]))
+            for r in same
+        ]
+
+    def done(self, reports: Sequence[Report]) -> None:
+        """Forget reports that the server has."""
+        with self._lock:
+            self._remove([report.id for report in reports])
+
+    def refuse(self, report: Report, *, code: str, message: str) -> None:
+        """Take a report out that the server will never accept, and keep it for people to look at."""
+        with self._lock:
+            self._db.execute(
+                "INSERT INTO refused (incarnation, seq, kind, job, epoch, body, code, message) "
+                "VALUES (?,?,?,?,?,?,?,?)",
+                (
+                    report.incarnation,
+                    report.seq,
+                    report.kind,
+                    report.job,
+                    report.epoch,
+                    json.dumps(report.body),
+                    code,
+                    message,
+                ),
+            )
+            self._db.execute("DELETE FROM refused WHERE id <= (SELECT MAX(id) FROM refused) - ?", (_REFUSED_KEPT,))
+            self._remove([report.id])
+        log.warning(
+            "report refused by the server: job=%s epoch=%s kind=%s seq=%s code=%s reason=%s",
+            *(report.job, report.epoch, report.kind, report.seq, code, message),
+        )
+
+    def refused(self) -> list[tuple[str, int, str, str]]:
+        """Return (incarnation, seq, kind, code) of the kept refused reports, oldest first."""
+        with self._lock:
+            return self._db.execute("SELECT incarnation, seq, kind, code FROM refused ORDER BY id").fetchall()
+
+    def count(self) -> int:
+        """Return how many reports wait."""
+        with self._lock:
+            return int(self._db.execute("SELECT COUNT(*) FROM reports").fetchone()[0])
+
+    def take_dropped(self) -> dict[str, int]:
+        """Return how many reports were dropped by kind since the last call."""
+        with self._lock:
+            counts = dict(self._db.execute("SELECT kind, count FROM dropped").fetchall())
+            self._db.execute("DELETE FROM dropped")
+            return counts
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._db.close()
+
+    def _make_room(self) -> None:
+        aim = self._limit_bytes * 9 // 10
+        for weight in (*_SACRIFICE, None):
+            while self._bytes > aim:
+                where, values = ("WHERE weight = ?", (weight,)) if weight else ("", ())
+                rows = self._db.execute(f"SELECT id FROM reports {where} ORDER BY id LIMIT 500", values).fetchall()  # noqa: S608
+                if not rows:
+                    break
+                self._remove([row[0] for row in rows])
+                self._count_dropped(weight or "other", len(rows))
+
+    def _count_dropped(self, kind: str, count: int) -> None:
+        self._db.execute(
+            "INSERT INTO dropped VALUES (?, ?) ON CONFLICT (kind) DO UPDATE SET count = count + excluded.count",
+            (kind, count),
+        )
+        log.error("spool full, reports dropped: kind=%s count=%s", kind, count)
+
+    def _remove(self, ids: Sequence[int]) -> None:
+        self._db.execute("BEGIN")
+        for start in range(0, len(ids), 500):
+            part = ids[start : start + 500]
+            marks = ",".join("?" * len(part))
+            freed = self._db.execute(
+                f"SELECT COALESCE(SUM(LENGTH(body)), 0), COUNT(*) FROM reports WHERE id IN ({marks})",  # noqa: S608
+                part,
+            ).fetchone()
+            self._db.execute(f"DELETE FROM reports WHERE id IN ({marks})", part)  # noqa: S608
+            self._bytes -= int(freed[0]) + int(freed[1]) * _OVERHEAD_BYTES
+        self._db.execute("COMMIT")

@@ -1,0 +1,131 @@
+"""How does a file get from one place to another so that a reader never meets half of it?
+
+Bytes go to a part file beside the target, are hashed while they pass, forced to the disk, compared with the expected
+digest, and only then renamed. The folder is forced to the disk too: a rename that is not is lost with the power.
+"""
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from reliability.errors import CopyMissing, DigestMismatch, InvalidInput, TierError, TierFull, TierUnreachable
+
+CHUNK_BYTES = 4 * 2**20
+DIGEST_PREFIX = "blake2b:"
+DIGEST_BYTES = 16
+PART_SUFFIX = ".part"
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+
+
+def digest_of(path: Path) -> tuple[str, int]:
+    """Return digest ('blake2b:<32 hex>') and size in bytes of a file. Raises CopyMissing, TierUnreachable."""
+    hasher = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    with tier_errors(path), path.open("rb", buffering=0) as file:
+        size = sum(_hashed(file.fileno(), hasher, -1))
+    return DIGEST_PREFIX + hasher.hexdigest(), size
+
+
+def verify(path: Path, *, digest: str) -> int:
+    """Return the size of a file whose content has this digest. Raises CopyMissing, DigestMismatch."""
+    found, size = digest_of(path)
+    _compare(path, found, digest)
+    return size
+
+
+def copy_verified(source: Path, target: Path, *, digest: str, owner: str = "") -> int:
+    """Copy a file, durable and verified, and return its size in bytes.
+
+    The part file is removed when anything fails. `owner` keeps part files of several writers apart.
+    Raises CopyMissing, DigestMismatch, TierFull, TierUnreachable.
+    """
+    part = part_path(target, owner)
+    hasher = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    try:
+        with tier_errors(source):
+            reader = source.open("rb", buffering=0)
+        with reader, tier_errors(target), part.open("wb", buffering=0) as writer:
+            size = sum(_hashed(reader.fileno(), hasher, writer.fileno()))
+            os.fsync(writer.fileno())
+        _compare(source, DIGEST_PREFIX + hasher.hexdigest(), digest)
+        with tier_errors(target):
+            part.replace(target)
+            sync_folder(target.parent)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        raise
+    return size
+
+
+def write_json(path: Path, content: Mapping[str, Any], *, owner: str = "") -> None:
+    """Write a JSON file so that it is there whole and durable, or not at all. Raises TierFull, TierUnreachable."""
+    part = part_path(path, owner)
+    with tier_errors(path):
+        try:
+            with part.open("w", encoding="utf-8") as file:
+                json.dump(content, file, separators=(",", ":"))
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+            sync_folder(path.parent)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                part.unlink()
+            raise
+
+
+def part_path(target: Path, owner: str = "") -> Path:
+    """Return where the bytes of a target are gathered before they are complete."""
+    return target.with_name(f"{target.name}{'.' + owner if owner else ''}{PART_SUFFIX}")
+
+
+def sync_folder(folder: Path) -> None:
+    """Force a folder's entries to the disk."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def tier_errors(path: Path) -> Iterator[None]:
+    """Translate errors of the operating system into errors of a tier that name the path."""
+    try:
+        yield
+    except OSError as error:
+        raise _translated(error, path) from error
+
+
+def _translated(error: OSError, path: Path) -> TierError:
+    why = error.strerror or str(error)
+    if error.errno in _FULL:
+        return TierFull(f"No room for {path}: {why}.")
+    if error.errno == errno.ENOENT and path.parent.is_dir():
+        return CopyMissing(f"There is no file {path}.")
+    if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+        return TierUnreachable(f"{path} may not be used: {why}.", hint=f"Let the agent's user write to {path.parent}.")
+    return TierUnreachable(f"{path} cannot be reached: {why}.", hint=f"Check that {path.parent} exists and is mounted.")
+
+
+def _hashed(source: int, hasher: "hashlib.blake2b", target: int) -> Iterator[int]:
+    """Hash all of a file descriptor, writing it to `target` unless that is -1; yields the bytes of each chunk."""
+    buffer = memoryview(bytearray(CHUNK_BYTES))
+    while count := os.readv(source, [buffer]):
+        chunk = buffer[:count]
+        hasher.update(chunk)
+        while target >= 0 and chunk:
+            chunk = chunk[os.write(target, chunk) :]
+        yield count
+
+
+def _compare(path: Path, found: str, expected: str) -> None:
+    if not expected.startswith(DIGEST_PREFIX):
+        raise InvalidInput("digest", f"{expected!r} is not a digest", hint=f"Digests begin with {DIGEST_PREFIX!r}.")
+    if found != expected:
+        raise DigestMismatch(f"{path} holds {found}, committed was {expected}.")
