@@ -107,6 +107,7 @@ STEPKEEPER = {
     "max_attempts": int(env_number("MAX_ATTEMPTS", 5, least=1, most=100)),
 }
 RECONCILE_S = env_number("RECONCILE_S", 1.0, least=0.2, most=60)
+VALIDATE_STANDBYS = env_bool("VALIDATE_STANDBYS", default=True)
 MAX_INGEST_BYTES = int(env_number("MAX_INGEST_BYTES", 4 * 2**20, least=2**12, most=2**30))
 
 INSTALLED_APPS = [

@@ -161,7 +161,9 @@ def _tree(value: object, path: str, depth: int) -> Any:
     if depth > MAX_DEPTH:
         raise InvalidInput(path, "is nested too deeply", hint=f"At most {MAX_DEPTH} levels are possible.")
     if isinstance(value, dict):
-        return {clean_text(str(key))[:200]: _tree(item, f"{path}.{key}"[:200], depth + 1) for key, item in value.items()}
+        return {
+            clean_text(str(key))[:200]: _tree(item, f"{path}.{key}"[:200], depth + 1) for key, item in value.items()
+        }
     if isinstance(value, list):
         return [_tree(item, f"{path}.{index}", depth + 1) for index, item in enumerate(value)]
     if isinstance(value, str):

@@ -1,0 +1,316 @@
+"""What do decisions read: holds, free nodes, candidates, the snapshot ledger, stage times, measured defaults?"""
+
+import statistics
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import Count, Min, Q, QuerySet
+
+from reliability.domain import goodput
+from reliability.domain.failover import OPEN, TERMINAL, Event, State
+from reliability.domain.faults import Action
+from reliability.domain.health import NodeHealth
+from reliability.domain.orders import OrderKind
+from reliability.domain.snapshots import Copy, CopyState, EpochStart, SnapshotId, Tier, in_lineage, lineage_ceilings
+from reliability.domain.standby import Candidate, Verdict
+from reliability.models import (
+    Epoch,
+    Failover,
+    Hold,
+    Incident,
+    Job,
+    Node,
+    OrderRecord,
+    Rank,
+    ServiceBeat,
+    Slot,
+    Snapshot,
+    SnapshotCopy,
+    Validation,
+)
+
+INGEST_BEAT = "ingest"
+LISTENING_GAP_S = 3.0
+"""Longer than this without a beat of ingest, nobody listened: silence of nodes in that time proves nothing."""
+
+
+def listening_since(now: datetime) -> datetime | None:
+    """Return since when ingest has listened without a gap, None when it does not listen now."""
+    beat = ServiceBeat.objects.filter(name=INGEST_BEAT).first()
+    if beat is None or (now - beat.beat_at).total_seconds() > LISTENING_GAP_S:
+        return None
+    return beat.started_at
+
+
+def active_holds() -> QuerySet[Hold]:
+    """Return the holds that keep a node from new work."""
+    return Hold.objects.filter(released_at=None)
+
+
+def active_slots() -> QuerySet[Slot]:
+    """Return the slots of jobs that are not over and that have a node."""
+    return Slot.objects.exclude(job__state__in=Job.TERMINAL).exclude(node=None)
+
+
+def free_nodes() -> QuerySet[Node]:
+    """Return the nodes that hold no slot of a job that is not over."""
+    return Node.objects.exclude(pk__in=active_slots().values("node_id"))
+
+
+def slots_of(job: Job) -> list[Slot]:
+    """Return the job's slots in order, with their nodes."""
+    return list(Slot.objects.filter(job=job).select_related("node").order_by("index"))
+
+
+def placement(job: Job) -> dict[int, str]:
+    """Return rank -> name of the node that runs it, for ranks that have one."""
+    rows = Rank.objects.filter(job=job).exclude(slot__node=None).values_list("rank", "slot__node__name")
+    return {rank: name for rank, name in rows if name}
+
+
+def open_failover(job: Job) -> Failover | None:
+    """Return the recovery of this job that is not over."""
+    return Failover.objects.filter(job=job, state__in=OPEN).first()
+
+
+def waiting_failovers() -> QuerySet[Failover]:
+    """Return the recoveries that wait for a person, the oldest first."""
+    waiting = Failover.objects.filter(state=State.AWAITING_APPROVAL).order_by("created_at")
+    return waiting.select_related("job", "failed_node", "standby", "incident")
+
+
+def epoch_starts(job: Job, *, before: int | None = None) -> list[EpochStart]:
+    """Return how each epoch of the job began, optionally only those below `before`."""
+    rows = Epoch.objects.filter(job=job)
+    if before is not None:
+        rows = rows.filter(number__lt=before)
+    return [
+        EpochStart(
+            epoch=row.number,
+            restored=None
+            if row.restored_epoch is None or row.restored_step is None
+            else SnapshotId(row.restored_epoch, row.restored_step),
+        )
+        for row in rows
+    ]
+
+
+def copies_of(job: Job) -> list[Copy]:
+    """Return every copy of the job's ledger as the domain sees it."""
+    rows = SnapshotCopy.objects.filter(snapshot__job=job).select_related("snapshot", "node")
+    return [
+        Copy(
+            snapshot=SnapshotId(row.snapshot.epoch, row.snapshot.step),
+            rank=row.rank,
+            tier=Tier(row.tier),
+            node=row.node.name if row.node else "",
+            path=row.path,
+            size_bytes=row.size_bytes,
+            digest=row.digest,
+            state=CopyState(row.state),
+        )
+        for row in rows
+    ]
+
+
+def distrusted(job: Job) -> set[SnapshotId]:
+    """Return the snapshots that are never restored again."""
+    rows = Snapshot.objects.filter(job=job, distrusted=True).values_list("epoch", "step")
+    return {SnapshotId(epoch, step) for epoch, step in rows}
+
+
+def complete_snapshots(
+    job: Job, *, tier: str | None = None, states: Iterable[str] = (CopyState.COMMITTED,)
+) -> list[SnapshotId]:
+    """Return the snapshots of the current line of which every rank has a copy (on that tier), newest first."""
+    which = Q(copies__state__in=list(states))
+    if tier is not None:
+        which &= Q(copies__tier=tier)
+    rows = Snapshot.objects.filter(job=job).annotate(held=Count("copies__rank", filter=which, distinct=True))
+    ceilings = lineage_ceilings(epoch_starts(job))
+    found = [SnapshotId(row.epoch, row.step) for row in rows.filter(held=job.world_size)]
+    in_line = [snapshot for snapshot in found if in_lineage(snapshot, ceilings)]
+    return sorted(in_line, key=lambda each: (each.step, each.epoch), reverse=True)
+
+
+def newest_complete_step(job: Job) -> int | None:
+    """Return the newest step of the current line of which every rank has a copy somewhere."""
+    found = complete_snapshots(job)
+    return found[0].step if found else None
+
+
+def snapshot_ages(job: Job) -> dict[str, dict[str, Any] | None]:
+    """Return for each tier the newest complete step and when its last shard was committed, None for none."""
+    ages: dict[str, dict[str, Any] | None] = {}
+    for tier in Tier:
+        found = complete_snapshots(job, tier=tier)
+        ages[tier.value] = _completed(job, found[0], tier) if found else None
+    return ages
+
+
+def _completed(job: Job, snapshot: SnapshotId, tier: Tier) -> dict[str, Any]:
+    rows = SnapshotCopy.objects.filter(
+        snapshot__job=job, snapshot__epoch=snapshot.epoch, snapshot__step=snapshot.step, tier=tier
+    )
+    first_of_rank = rows.values("rank").annotate(at=Min("committed_at")).values_list("at", flat=True)
+    return {"step": snapshot.step, "epoch": snapshot.epoch, "complete_at": max(first_of_rank)}
+
+
+def snapshot_ledger(job: Job, *, limit: int = 50) -> list[dict[str, Any]]:
+    """Return the newest snapshots with the number of ranks whose copy each tier holds and whether they count."""
+    ceilings = lineage_ceilings(epoch_starts(job))
+    committed = Q(copies__state=CopyState.COMMITTED)
+    held = {tier.value: Count("copies__rank", filter=committed & Q(copies__tier=tier), distinct=True) for tier in Tier}
+    rows = Snapshot.objects.filter(job=job).annotate(**held).order_by("-epoch", "-step")[:limit]
+    return [
+        {
+            "snapshot": row,
+            "tiers": {tier.value: getattr(row, tier.value) for tier in Tier},
+            "ranks": job.world_size,
+            "in_lineage": in_lineage(SnapshotId(row.epoch, row.step), ceilings),
+        }
+        for row in rows
+    ]
+
+
+def validation_of(node: Node, *, since: datetime | None = None) -> tuple[Verdict | None, datetime | None]:
+    """Return what the newest checks of a node come to and when the older of them ended.
+
+    PASS needs a pass of every check; any other outcome of the newest check of a kind counts as it stands.
+    """
+    newest: dict[str, Validation] = {}
+    rows = Validation.objects.filter(node=node).exclude(ended_at=None).order_by("-started_at", "-id")
+    for row in rows.filter(started_at__gte=since) if since else rows[:20]:
+        newest.setdefault(row.check_kind, row)
+    for row in newest.values():
+        if row.verdict != Verdict.PASS:
+            return Verdict(row.verdict), row.ended_at
+    if set(newest) != set(Validation.Check.values):
+        return None, None
+    return Verdict.PASS, min(row.ended_at for row in newest.values() if row.ended_at)
+
+
+def is_warm(node: Node, job: Job) -> bool:
+    """Return whether the node's present agent said that the job's container is ready on it."""
+    return OrderRecord.objects.filter(key=prepare_key(job, node), state=OrderRecord.State.DONE).exists()
+
+
+def prepare_key(job: Job, node: Node) -> str:
+    """Return the key of the order that makes the job's container ready; an agent that came anew is asked anew."""
+    return f"prepare:{job.pk}:{node.name}:{node.incarnation}"
+
+
+def standby_candidates(job: Job, *, now: datetime, exclude: Iterable[str] = ()) -> list[Candidate]:
+    """Return what is known of every node that holds no slot, for the choice of a standby."""
+    holds: dict[int, str] = {}
+    for hold in active_holds():
+        holds.setdefault(hold.node_id, f"{hold.owner} ({hold.reason})")
+    nodes = free_nodes().exclude(name__in=list(exclude)).order_by("name")
+    return [_candidate(node, job, now, holds.get(node.pk, "")) for node in nodes]
+
+
+def _candidate(node: Node, job: Job, now: datetime, held_by: str) -> Candidate:
+    verdict, ended_at = validation_of(node)
+    warm = is_warm(node, job)
+    return Candidate(
+        node=node.name,
+        tier=node.tier,
+        healthy=node.health in (NodeHealth.HEALTHY, NodeHealth.DEGRADED),
+        held_by=held_by,
+        preemptible=node.preemptible,
+        runtime_fits=node.runtime == job.runtime,
+        image_present=warm or job.runtime == "process",
+        warm=warm,
+        validation=verdict,
+        validation_age_s=(now - ended_at).total_seconds() if ended_at else None,
+    )
+
+
+STAGE_OF_EVENT = {
+    Event.APPROVED: "approved",
+    Event.FENCED: "fenced",
+    Event.LEASE_RAN_OUT: "fenced",
+    Event.STANDBY_PASSED: "validated",
+    Event.RESTORED: "restored",
+    Event.STARTED: "started",
+    Event.VERIFIED: "verified",
+}
+"""What a stage ended with, by the event that ended it; a stage that was tried again counts to its last end."""
+
+STAGES = ("detected", "approved", "fenced", "validated", "restored", "started", "verified")
+
+
+def stage_times(failover: Failover) -> list[dict[str, Any]]:
+    """Return for each stage reached when it was reached and the seconds it took since the one before.
+
+    The first is from the first finding to the proposal (`detected`); the sum is the whole recovery so far.
+    """
+    reached: dict[str, datetime] = {"detected": failover.created_at}
+    for event in failover.events.all():
+        stage = STAGE_OF_EVENT.get(event.event)  # type: ignore[call-overload]
+        if stage:
+            reached[stage] = event.at
+    instants = [(failover.fault_at.timestamp(), "detected")]
+    names = [stage for stage in STAGES if stage in reached]
+    for stage, following in zip(names, [*names[1:], "end"], strict=True):
+        instants.append((reached[stage].timestamp(), following))
+    spent = dict(goodput.stage_times(instants))
+    return [{"stage": stage, "at": reached[stage], "seconds": spent.get(stage, 0.0)} for stage in names]
+
+
+def recovery_seconds(failover: Failover) -> float | None:
+    """Return the seconds from the fault to the first step of all ranks, None when it did not come to that."""
+    if failover.state != State.COMPLETED or failover.ended_at is None:
+        return None
+    return (failover.ended_at - failover.fault_at).total_seconds()
+
+
+def planner_defaults(job: Job, *, now: datetime) -> dict[str, dict[str, Any]]:
+    """Return what was measured of this job as inputs of the planner: name -> {value, source}; unknown is None."""
+    stalls = list(
+        SnapshotCopy.objects.filter(snapshot__job=job, tier=Tier.MEMORY, stall_s__isnull=False)
+        .order_by("-committed_at")
+        .values_list("stall_s", flat=True)[:200]
+    )
+    steps = [value for value in job.ranks.values_list("step_s", flat=True) if value]
+    drains = list(
+        SnapshotCopy.objects.filter(snapshot__job=job, tier=Tier.STORAGE, drain_s__isnull=False)
+        .order_by("-committed_at")
+        .values_list("drain_s", flat=True)[:200]
+    )
+    done = Failover.objects.filter(job=job, state=State.COMPLETED).order_by("-created_at")[:50]
+    recoveries = [seconds for seconds in map(recovery_seconds, done) if seconds is not None]
+    return {
+        "save_stall_s": _median(stalls, "saves to memory"),
+        "step_s": _median(steps, "ranks' recent steps"),
+        "drain_s": _median(drains, "copies to storage"),
+        "recovery_s": _median(recoveries, "recoveries of this job"),
+        "mtbf_s": _mtbf(job, now),
+    }
+
+
+def _median(values: list[float], what: str) -> dict[str, Any]:
+    if not values:
+        return {"value": None, "source": f"not measured yet: no {what}"}
+    return {"value": statistics.median(values), "source": f"median of {len(values)} {what}"}
+
+
+def _mtbf(job: Job, now: datetime) -> dict[str, Any]:
+    if job.started_at is None:
+        return {"value": None, "source": "not measured yet: the job has not run"}
+    ran_s = ((job.ended_at or now) - job.started_at).total_seconds()
+    faults = Incident.objects.filter(job=job, action__in=(Action.RESTART_IN_PLACE, Action.FAILOVER)).count()
+    if not faults:
+        return {"value": None, "source": f"no fault in {ran_s:.0f} s of running"}
+    return {"value": ran_s / faults, "source": f"{faults} fault(s) in {ran_s:.0f} s of running"}
+
+
+def pending_of(failover: Failover, kind: OrderKind) -> QuerySet[OrderRecord]:
+    """Return the orders of one kind that this recovery gave and that are not answered."""
+    return OrderRecord.objects.filter(failover=failover, kind=kind, state=OrderRecord.State.PENDING)
+
+
+def recently_over(*, now: datetime, within_s: float) -> QuerySet[Failover]:
+    """Return recoveries that ended a short while ago."""
+    return Failover.objects.filter(state__in=TERMINAL, ended_at__gte=now - timedelta(seconds=within_s))

@@ -1,0 +1,165 @@
+"""How far is each rank and when was each node heard, without one write per heartbeat?
+
+Heartbeats are remembered in the process that took them, the last of each node, and written together in one
+transaction a few times a second. What a crash loses is at most the last half second of them.
+"""
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db import connection, transaction
+
+from reliability.domain.reports import Heartbeat, JobBeat, RankBeat
+from reliability.models import Node, Rank, ServiceBeat
+from reliability.selectors import core
+from reliability.services import dispatch
+
+
+@dataclass(frozen=True)
+class _Heard:
+    """The last that a node said. `beat` is None when only reports came."""
+
+    at: datetime
+    beat: Heartbeat | None
+
+
+class Memory:
+    """Last heartbeat of each node since the last flush."""
+
+    def __init__(self) -> None:
+        self._heard: dict[str, _Heard] = {}
+        self._lock = threading.Lock()
+
+    def put(self, name: str, beat: Heartbeat | None, at: datetime) -> None:
+        """Remember; a message without a heartbeat keeps the one before it."""
+        with self._lock:
+            before = self._heard.get(name)
+            if beat is None and before is not None:
+                beat = before.beat
+            self._heard[name] = _Heard(at, beat)
+
+    def take(self) -> dict[str, _Heard]:
+        """Return everything remembered and start anew."""
+        with self._lock:
+            heard, self._heard = self._heard, {}
+        return heard
+
+    def give_back(self, heard: dict[str, _Heard]) -> None:
+        """Remember again what could not be written, unless something newer came meanwhile."""
+        with self._lock:
+            self._heard = {**heard, **self._heard}
+
+
+memory = Memory()
+
+
+def remember(node_name: str, heartbeat: Heartbeat | None, now: datetime) -> None:
+    """Take a heartbeat (or any other sign of life) of a node, received now."""
+    memory.put(node_name, heartbeat, now)
+
+
+def flush(now: datetime) -> int:
+    """Write what was remembered, and that ingest listens; returns the number of nodes written."""
+    heard = memory.take()
+    try:
+        with transaction.atomic():
+            _beat(now)
+            _write_nodes(heard)
+            _write_ranks(heard)
+    except BaseException:
+        memory.give_back(heard)
+        raise
+    return len(heard)
+
+
+def _beat(now: datetime) -> None:
+    """Note that ingest listens. After a gap the count of listening starts anew."""
+    beat, created = ServiceBeat.objects.get_or_create(
+        name=core.INGEST_BEAT, defaults={"started_at": now, "beat_at": now}
+    )
+    if created or beat.beat_at >= now:
+        return
+    gap = (now - beat.beat_at).total_seconds() > core.LISTENING_GAP_S
+    started = now if gap else beat.started_at
+    ServiceBeat.objects.filter(pk=beat.pk).update(beat_at=now, started_at=started)
+
+
+def _write_nodes(heard: dict[str, _Heard]) -> None:
+    # One statement with many parameter sets: an ORM update for each node costs ten times as much.
+    table = Node._meta.db_table
+    rows = [(_sql_time(told.at), name, _sql_time(told.at)) for name, told in heard.items()]
+    if rows:
+        with connection.cursor() as cursor:
+            cursor.executemany(
+                f"UPDATE {table} SET last_seen_at = %s WHERE name = %s AND (last_seen_at IS NULL OR last_seen_at < %s)",  # noqa: S608 (no value in it)
+                rows,
+            )
+    _write_facts({name: told.beat for name, told in heard.items() if told.beat is not None})
+
+
+def _sql_time(at: datetime) -> Any:
+    return connection.ops.adapt_datetimefield_value(at)
+
+
+def _write_facts(beats: dict[str, Heartbeat]) -> None:
+    """Write what changes seldom (containers, disks, spool) only where it changed."""
+    for node in Node.objects.filter(name__in=list(beats)).only("pk", "name", "containers", "disks", "spooled"):
+        beat = beats[node.name]
+        facts = {
+            "containers": {job.job: {"epoch": job.epoch, "container": job.container} for job in beat.jobs},
+            "disks": dict(beat.disks),
+            "spooled": beat.spooled,
+        }
+        if any(getattr(node, field) != value for field, value in facts.items()):
+            Node.objects.filter(pk=node.pk).update(**facts)
+
+
+def _write_ranks(heard: dict[str, _Heard]) -> None:
+    told = {
+        (name, job.job, beat.rank): (job, beat, said.at)
+        for name, said in heard.items()
+        if said.beat is not None
+        for job in said.beat.jobs
+        for beat in job.ranks
+    }
+    if not told:
+        return
+    moved = set()
+    for rank in _ranks_named(told):
+        found = told.get((rank.slot.node.name if rank.slot.node else "", rank.job.name, rank.rank))
+        if found is not None and _advance(rank, *found):
+            moved.add(rank.job_id)
+    for job_id in moved:
+        dispatch.changed("overview", f"job:{job_id}")
+
+
+def _ranks_named(told: Iterable[tuple[str, str, int]]) -> Iterable[Rank]:
+    names = {job for _, job, _ in told}
+    return Rank.objects.filter(job__name__in=names).select_related("job", "slot__node")
+
+
+def _advance(rank: Rank, job: JobBeat, beat: RankBeat, at: datetime) -> bool:
+    """Write one rank's progress. An attempt that is not the current one changes nothing."""
+    if job.epoch != rank.job.epoch or (
+        rank.epoch == job.epoch and rank.state in (Rank.State.EXITED, Rank.State.FAILED)
+    ):
+        return False
+    fields: dict[str, Any] = {
+        "epoch": job.epoch,
+        "step_s": beat.step_s,
+        "loss": beat.loss,
+        "phase": beat.phase,
+        "plan_version": beat.plan_version,
+    }
+    stepped = beat.step is not None and (rank.step != beat.step or rank.epoch != job.epoch)
+    if stepped:
+        fields |= {"step": beat.step, "progress_at": at, "state": Rank.State.RUNNING}
+    if all(getattr(rank, name) == value for name, value in fields.items()):
+        return False
+    current = Rank.objects.filter(pk=rank.pk, job__epoch=job.epoch)
+    if rank.progress_at is not None:
+        current = current.exclude(progress_at__gt=at)
+    return current.update(**fields) == 1

@@ -1,0 +1,139 @@
+"""What else changes when a failover takes an event, in the same transaction: the job's epoch, its state, holds."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from reliability.domain.failover import Event, State
+from reliability.domain.faults import FaultClass
+from reliability.domain.snapshots import Tier
+from reliability.models import Epoch, Failover, Incident, Job, Node, Rank
+from reliability.services import launch, nodes, orders, snapshots
+
+Effect = Callable[[Failover, State, datetime, Mapping[str, Any]], None]
+AFTER_START = (State.STARTING, State.VERIFYING)
+
+
+def apply(failover: Failover, event: Event, *, source: State, now: datetime, detail: Mapping[str, Any]) -> None:
+    """Do what belongs to the event."""
+    effect = EFFECTS.get(event)
+    if effect is not None:
+        effect(failover, source, now, detail)
+
+
+def _begin(failover: Failover, source: State, now: datetime, detail: Mapping[str, Any]) -> None:
+    """The point of no return: from here on every writer of the old attempt is refused."""
+    job = Job.objects.get(pk=failover.job_id)
+    failover.from_epoch, failover.to_epoch = job.epoch, job.epoch + 1
+    failover.save(update_fields=["from_epoch", "to_epoch"])
+    _set_epoch(failover, failover.to_epoch)
+    _set_job(failover, Job.State.RECOVERING, failover.incident.summary)
+    orders.withdraw(now, job_id=failover.job_id, epoch__lt=failover.to_epoch, kind__in=("start", "restore"))
+
+
+def _set_epoch(failover: Failover, epoch: int) -> None:
+    Job.objects.filter(pk=failover.job_id).update(epoch=epoch)
+    Rank.objects.filter(job_id=failover.job_id).update(state=Rank.State.WAITING, exit_code=None)
+
+
+def _set_job(failover: Failover, state: str, reason: str, **more: Any) -> None:
+    Job.objects.filter(pk=failover.job_id).exclude(state__in=Job.TERMINAL).update(
+        state=state, state_reason=reason, **more
+    )
+
+
+def _next_epoch(failover: Failover, source: State, now: datetime, detail: Mapping[str, Any]) -> None:
+    """Once ranks were told to start, another try needs an epoch of its own."""
+    failover.attempt += 1
+    failover.to_epoch += 1
+    failover.save(update_fields=["attempt", "to_epoch"])
+    _set_epoch(failover, failover.to_epoch)
+    orders.withdraw(now, failover=failover, epoch__lt=failover.to_epoch, kind__in=("start", "restore"))
+
+
+def _standby_refused(failover: Failover, source: State, now: datetime, detail: Mapping[str, Any]) -> None:
+    if source in AFTER_START:
+        _next_epoch(failover, source, now, detail)
+    else:
+        _choose_anew(failover, source, now, detail)
+
+
+def _snapshot_refused(failover: Failover, source: State, now: datetime, detail: Mapping[str, Any]) -> None:
+    failover.attempt += 1
+    failover.save(update_fields=["attempt"])
+    _choose_anew(failover, source, now, detail)
+
+
+def _choose_anew(failover: Failover, source: State, now: datetime, detail: Mapping[str, Any]) -> None:
+    """The epoch's row says what it restores; without it the restore point is chosen again."""
+    Epoch.objects.filter(job_id=failover.job_id, number=failover.to_epoch).delete()
+    orders.withdraw(now, failover=failover, kind="restore")
+
+
+def _complete(failover: Failover, source: State, now: datetime, detail: Mapping[str, Any]) -> None:
+    _set_job(failover, Job.State.RUNNING, "")
+    _close_incident(failover, now, f"The job goes on since step {failover.restore_step or 0}.")
+    for change in failover.moves:
+        _set_aside(failover, change["from"])
+
+
+def _set_aside(failover: Failover, name: str) -> None:
+    """The node that was replaced takes no new work until its hold is lifted, and gives its container up."""
+    node = Node.objects.filter(name=name).first()
+    if node is None:
+        return
+    nodes.to_standby(node)
+    nodes.hold(
+        node,
+        owner=nodes.AUTOMATION,
+        reason=f"Replaced in job {failover.job.name} (failover {failover.pk}): {failover.incident.summary}",
+    )
+    launch.release(node, job=failover.job, epoch=failover.to_epoch)
+    if failover.incident.fault_class == FaultClass.HARDWARE:
+        snapshots.lose_local_copies(node, failover.job, (Tier.MEMORY,))
+
+
+def _close_incident(failover: Failover, now: datetime, reason: str) -> None:
+    Incident.objects.filter(pk=failover.incident_id, closed_at=None).update(closed_at=now, close_reason=reason)
+
+
+def _give_up(failover: Failover, source: State, now: datetime, detail: Mapping[str, Any]) -> None:
+    """The job ends here, with its ranks stopped and everything that was tried on record."""
+    reason = str(detail.get("reason") or "The recovery cannot go on.")
+    job = Job.objects.get(pk=failover.job_id)
+    fence = job.epoch + 1
+    _set_epoch(failover, fence)
+    _set_job(failover, Job.State.FAILED, reason, ended_at=now)
+    _close_incident(failover, now, reason)
+    orders.withdraw(now, failover=failover)
+    for slot in job.slots.exclude(node=None).select_related("node"):
+        if slot.node:
+            launch.stop(slot.node, job=job, epoch=fence, key=f"stop:{failover.pk}:end:{slot.node.name}")
+            nodes.free(slot.node)
+
+
+def _declined(failover: Failover, source: State, now: datetime, detail: Mapping[str, Any]) -> None:
+    """Nothing is done any more for this incident; what the job's state is, a person decided or the job shows."""
+    reason = str(detail.get("reason") or "No recovery was started.")
+    _close_incident(failover, now, reason)
+    orders.withdraw(now, failover=failover)
+    state = Job.State.RUNNING if detail.get("recovered") else Job.State.WAITING
+    _set_job(failover, state, "" if detail.get("recovered") else reason)
+
+
+def _superseded(failover: Failover, source: State, now: datetime, detail: Mapping[str, Any]) -> None:
+    orders.withdraw(now, failover=failover)
+
+
+EFFECTS: Mapping[Event, Effect] = {
+    Event.APPROVED: _begin,
+    Event.START_FAILED: _next_epoch,
+    Event.VERIFY_FAILED: _next_epoch,
+    Event.STANDBY_REFUSED: _standby_refused,
+    Event.SNAPSHOT_REFUSED: _snapshot_refused,
+    Event.VERIFIED: _complete,
+    Event.GAVE_UP: _give_up,
+    Event.REJECTED: _declined,
+    Event.CANCELLED: _declined,
+    Event.SUPERSEDED: _superseded,
+}

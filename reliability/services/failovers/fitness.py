@@ -1,0 +1,66 @@
+"""Which nodes of a job cannot keep their slot, and why?"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from reliability.domain.failover import Kind
+from reliability.domain.faults import Action
+from reliability.domain.health import NodeHealth
+from reliability.models import Failover, Hold, Incident, Job, Node, OrderRecord, Slot
+from reliability.selectors import core
+
+
+def unfit_slots(
+    job: Job,
+    *,
+    incident: Incident,
+    kind: str,
+    refused: Sequence[Mapping[str, Any]] = (),
+    failover: Failover | None = None,
+) -> list[tuple[Slot, str]]:
+    """Return the slots that need another node, with the reason in words, in slot order."""
+    accused = _accused(incident) if kind == Kind.FAILOVER else {}
+    turned_down = {str(each["node"]): str(each.get("reason", "")) for each in refused}
+    holds = {hold.node_id: hold for hold in core.active_holds()}
+    unstopped = _unstopped(failover) if failover else {}
+    found = []
+    for slot in core.slots_of(job):
+        node = slot.node
+        why = "It has no node." if node is None else _why(node, accused, turned_down, holds, unstopped)
+        if why:
+            found.append((slot, why))
+    return found
+
+
+def _why(
+    node: Node,
+    accused: Mapping[str, str],
+    turned_down: Mapping[str, str],
+    holds: Mapping[int, Hold],
+    unstopped: Mapping[str, str],
+) -> str:
+    """Return why a node cannot keep its slot, '' when it can."""
+    known = turned_down.get(node.name) or accused.get(node.name) or unstopped.get(node.name)
+    if known:
+        return known
+    if node.health in (NodeHealth.UNREACHABLE, NodeHealth.UNHEALTHY):
+        return node.health_reason or f"It is {node.health}."
+    hold = holds.get(node.pk)
+    return f"Held by {hold.owner}: {hold.reason}" if hold else ""
+
+
+def _accused(incident: Incident) -> dict[str, str]:
+    """Nodes that a finding of this incident calls to be replaced."""
+    rows = incident.findings.filter(action=Action.FAILOVER).select_related("node").order_by("-id")
+    named = {row.node.name: f"{row.code}: {row.evidence}"[:300].rstrip(": ") for row in rows}
+    if incident.node and incident.action == Action.FAILOVER:
+        named.setdefault(incident.node.name, incident.summary)
+    return named
+
+
+def _unstopped(failover: Failover) -> dict[str, str]:
+    """Nodes that were told to stop the old attempt in this recovery and did not say that they had."""
+    told = OrderRecord.objects.filter(failover=failover, kind="stop").select_related("node")
+    names = {order.node.name for order in told}
+    stopped = {order.node.name for order in told if order.state == OrderRecord.State.DONE}
+    return {name: "It did not confirm that the old attempt ended." for name in names - stopped}

@@ -1,0 +1,112 @@
+"""VALIDATING and WAITING_FOR_STANDBY: which node takes each slot that needs one, and did it pass its checks?"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from reliability.domain.failover import Event, Kind
+from reliability.domain.health import NodeRole
+from reliability.domain.standby import Ranked, Verdict
+from reliability.models import Failover, Node, Slot, Validation
+from reliability.selectors import core
+from reliability.services import launch, nodes, validations
+from reliability.services.failovers import fitness, proposals
+from reliability.services.failovers.moves import Outcome
+
+
+def needed(failover: Failover) -> list[tuple[Slot, str]]:
+    """Return the slots that need another node now."""
+    return fitness.unfit_slots(
+        failover.job,
+        incident=failover.incident,
+        kind=Kind(failover.kind),
+        refused=failover.refused_standbys,
+        failover=failover,
+    )
+
+
+def validating(failover: Failover, now: datetime) -> Outcome | None:
+    """Find a fit standby for every slot that needs one."""
+    refused = _just_refused(failover)
+    if refused is not None:
+        return refused
+    unfit = needed(failover)
+    if not unfit:
+        return Outcome(Event.STANDBY_PASSED, {"moves": failover.moves})
+    ranked = proposals.candidates(failover.job, now=now, refused=failover.refused_standbys)
+    chosen = proposals.usable(ranked)[: len(unfit)]
+    if len(chosen) < len(unfit):
+        return Outcome(Event.NO_STANDBY, _missing(unfit, chosen, ranked))
+    takers = [Node.objects.get(name=each.candidate.node) for each in chosen]
+    if not _all_fit(failover, takers) or not _take(failover, unfit, takers):
+        return None
+    return Outcome(Event.STANDBY_PASSED, {"moves": failover.moves})
+
+
+def waiting(failover: Failover, now: datetime) -> Outcome | None:
+    """Go on as soon as there are enough standbys, or when none is needed any more."""
+    unfit = needed(failover)
+    ranked = proposals.usable(proposals.candidates(failover.job, now=now, refused=failover.refused_standbys))
+    if len(ranked) < len(unfit):
+        return None
+    return Outcome(Event.STANDBY_FOUND, {"standbys": [each.candidate.node for each in ranked[: len(unfit)]]})
+
+
+def refuse(failover: Failover, node: str, reason: str) -> None:
+    """Set a node aside for the rest of this recovery."""
+    if any(each["node"] == node for each in failover.refused_standbys):
+        return
+    failover.refused_standbys = [*failover.refused_standbys, {"node": node, "reason": reason}]
+    failover.save(update_fields=["refused_standbys"])
+    refused = Node.objects.get(name=node)
+    nodes.hold(refused, owner=nodes.AUTOMATION, reason=f"Did not take over in failover {failover.pk}: {reason}")
+
+
+def _just_refused(failover: Failover) -> Outcome | None:
+    """Tell of a check made for this recovery that did not pass."""
+    known = {each["node"] for each in failover.refused_standbys}
+    ended = Validation.objects.filter(failover=failover).exclude(ended_at=None).exclude(verdict=Verdict.PASS)
+    for row in ended.select_related("node").order_by("id"):
+        if row.node.name not in known:
+            refuse(failover, row.node.name, row.reason)
+            return Outcome(Event.STANDBY_REFUSED, {"node": row.node.name, "reason": row.reason})
+    return None
+
+
+def _missing(unfit: Sequence[tuple[Slot, str]], chosen: Sequence[Ranked], ranked: Sequence[Ranked]) -> dict[str, Any]:
+    return {
+        "needed": len(unfit),
+        "missing": len(unfit) - len(chosen),
+        "candidates": {each.candidate.node: list(each.reasons) for each in ranked},
+    }
+
+
+def _all_fit(failover: Failover, takers: Sequence[Node]) -> bool:
+    """Have every chosen node checked; those that passed lately are not checked again."""
+    unchecked = [node for node in takers if not validations.is_fresh(node, failover=failover)]
+    for node in takers:
+        launch.prepare(failover.job, node)
+    for node in unchecked:
+        validations.begin(node, failover=failover)
+    return not unchecked
+
+
+def _take(failover: Failover, unfit: Sequence[tuple[Slot, str]], takers: Sequence[Node]) -> bool:
+    """Give the slots to the nodes, unless another job took one a moment ago."""
+    names = sorted(node.name for node in takers)
+    locked = {node.name: node for node in Node.objects.select_for_update().filter(name__in=names).order_by("name")}
+    if core.active_slots().filter(node__in=locked.values()).exists():
+        return False
+    moves = {move["slot"]: move for move in failover.moves}
+    for (slot, why), node in zip(unfit, takers, strict=True):
+        before = slot.node.name if slot.node else ""
+        first = moves.get(slot.index, {}).get("from", before)
+        moves[slot.index] = {"slot": slot.index, "from": first, "to": node.name, "why": why}
+        Slot.objects.filter(pk=slot.pk).update(node=node)
+        Node.objects.filter(pk=node.pk).update(role=NodeRole.TRAINING)
+        if slot.node:
+            Node.objects.filter(pk=slot.node.pk).update(role=NodeRole.STANDBY)
+    failover.moves = [moves[index] for index in sorted(moves)]
+    failover.standby = takers[0]
+    failover.save(update_fields=["moves", "standby"])
+    return True

@@ -1,0 +1,159 @@
+"""What would a recovery do now: which slots move where, from which snapshot, and why?
+
+The digest is taken over what decides (nodes, standby, restore point, class), not over the sentences, so that an
+approval is refused exactly when something else would happen than what was shown.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from reliability import conf
+from reliability.domain import restore, standby
+from reliability.domain.failover import Kind
+from reliability.domain.restore import RestorePoint
+from reliability.domain.snapshots import CopyState, Tier
+from reliability.domain.standby import Ranked
+from reliability.errors import NoRestorePoint
+from reliability.models import Failover, Incident, Job, Rank, Slot
+from reliability.selectors import core
+from reliability.services.failovers import fitness
+
+FROM_NOTHING = "No snapshot is complete on storage yet: the job starts again from step 0."
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What is shown, and the digest an approval binds to."""
+
+    shown: dict[str, Any]
+    digest: str
+    standby: str
+    restore: RestorePoint | None
+
+
+def candidates(job: Job, *, now: datetime, refused: Sequence[Mapping[str, Any]] = ()) -> list[Ranked]:
+    """Return the nodes that could take a slot, best first, those that may not last."""
+    names = [str(each["node"]) for each in refused]
+    found = core.standby_candidates(job, now=now, exclude=names)
+    return standby.rank_candidates(found, max_age_s=conf.cluster_policy().validation_max_age_s)
+
+
+def usable(ranked: Sequence[Ranked]) -> list[Ranked]:
+    """Return those that may be used."""
+    return [each for each in ranked if each.eligible]
+
+
+def restore_point(job: Job, *, placement: Mapping[int, str], lost: Sequence[str], before: int) -> RestorePoint | None:
+    """Return where a recovery starts from; None means from nothing, which is right only while nothing was durable.
+
+    Raises NoRestorePoint when a snapshot was once complete on storage and none can be read any more.
+    """
+    try:
+        return restore.choose(
+            core.copies_of(job),
+            starts=core.epoch_starts(job, before=before),
+            placement=placement,
+            lost_nodes=lost,
+            distrusted=core.distrusted(job),
+            ranks=job.world_size,
+        )
+    except NoRestorePoint:
+        if core.complete_snapshots(job, tier=Tier.STORAGE, states=CopyState):
+            raise
+        return None
+
+
+def build(incident: Incident, kind: Kind, *, now: datetime, refused: Sequence[Mapping[str, Any]] = ()) -> Proposal:
+    """Return what a recovery of this incident would do now."""
+    job = incident.job
+    if job is None:
+        raise ValueError("an incident without a job has no recovery")
+    unfit = fitness.unfit_slots(job, incident=incident, kind=kind, refused=refused)
+    ranked = candidates(job, now=now, refused=refused)
+    chosen = usable(ranked)[: len(unfit)]
+    moved = {slot.index: each.candidate.node for (slot, _), each in zip(unfit, chosen, strict=False)}
+    point, note = _restore(job, unfit, moved)
+    shown = {
+        "kind": kind.value,
+        "cause": {"code": incident.code, "class": incident.fault_class, "summary": incident.summary},
+        "moves": [
+            {
+                "slot": slot.index,
+                "from": slot.node.name if slot.node else "",
+                "to": moved.get(slot.index, ""),
+                "why": why,
+            }
+            for slot, why in unfit
+        ],
+        "missing_standbys": len(unfit) - len(chosen),
+        "candidates": [_candidate(each) for each in ranked] if unfit else [],
+        "restore": _shown_point(point, note),
+    }
+    first = chosen[0].candidate.node if chosen else ""
+    return Proposal(shown, _digest(incident, shown), first, point)
+
+
+def _restore(job: Job, unfit: Sequence[tuple[Slot, str]], moved: Mapping[int, str]) -> tuple[RestorePoint | None, str]:
+    lost = [slot.node.name for slot, _ in unfit if slot.node]
+    slots = dict(Rank.objects.filter(job=job).values_list("rank", "slot__index"))
+    placed = {rank: moved.get(slots[rank], node) for rank, node in core.placement(job).items()}
+    try:
+        point = restore_point(job, placement=placed, lost=lost, before=job.epoch + 1)
+    except NoRestorePoint as error:
+        return None, error.message
+    return point, "" if point else FROM_NOTHING
+
+
+def _candidate(ranked: Ranked) -> dict[str, Any]:
+    each = ranked.candidate
+    return {
+        "node": each.node,
+        "tier": each.tier,
+        "eligible": ranked.eligible,
+        "fresh": ranked.fresh,
+        "warm": each.warm,
+        "reasons": list(ranked.reasons),
+    }
+
+
+def _shown_point(point: RestorePoint | None, note: str) -> dict[str, Any]:
+    if point is None:
+        return {"step": None, "epoch": None, "reasons": [note], "skipped": [], "sources": {}}
+    return {
+        "step": point.snapshot.step,
+        "epoch": point.snapshot.epoch,
+        "reasons": list(point.reasons),
+        "skipped": list(point.skipped),
+        "sources": {str(rank): copies[0].tier.value for rank, copies in point.sources.items()},
+    }
+
+
+def _digest(incident: Incident, shown: Mapping[str, Any]) -> str:
+    decides = {
+        "incident": incident.pk,
+        "kind": shown["kind"],
+        "class": incident.fault_class,
+        "moves": [[move["slot"], move["from"], move["to"]] for move in shown["moves"]],
+        "restore": [shown["restore"]["epoch"], shown["restore"]["step"]],
+    }
+    return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
+
+
+def difference(before: Failover, after: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return what changed between a request and what would happen now: name -> [before, after]."""
+    old = before.proposal
+    pairs = {
+        "moves": (_told_moves(old), _told_moves(after)),
+        "restore step": (old.get("restore", {}).get("step"), after["restore"]["step"]),
+        "class": (old.get("cause", {}).get("class"), after["cause"]["class"]),
+        "kind": (old.get("kind"), after["kind"]),
+    }
+    return {name: [was, now] for name, (was, now) in pairs.items() if was != now}
+
+
+def _told_moves(shown: Mapping[str, Any]) -> list[str]:
+    return [f"slot {each['slot']}: {each['from']} -> {each['to'] or 'none'}" for each in shown.get("moves", [])]

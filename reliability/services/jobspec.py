@@ -1,0 +1,132 @@
+"""Is this a job that can be run? Reads a submitted description field by field and says what is wrong."""
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reliability.domain import fields as f
+from reliability.domain.fields import Reader
+from reliability.domain.faults import Action
+from reliability.domain.policy import Approval, LeaseRule
+from reliability.domain.reports import RUNTIMES
+from reliability.errors import InvalidInput
+from reliability.models import Job
+
+_text = f.text(most=255)
+
+
+def _argv(value: object, path: str) -> list[str]:
+    words: list[str] = f.list_of(f.text(most=4000), most=1000)(value, path)
+    if not words or not words[0].strip():
+        raise InvalidInput(
+            path, "is empty", hint='Give the command as a list, for example ["train.py", "--lr", "0.1"].'
+        )
+    return words
+
+
+def _environment(value: object, path: str) -> dict[str, str]:
+    raw = f.mapping(value, path)
+    for name, content in raw.items():
+        if not name or "=" in name or not isinstance(content, str):
+            raise InvalidInput(f"{path}.{name}", "is not a variable", hint="Names without '=', values as text.")
+        if name.startswith("STEPKEEPER_"):
+            raise InvalidInput(f"{path}.{name}", "is set by Stepkeeper itself", hint="Leave it out.")
+    return {name: f.clean_text(content) for name, content in raw.items()}
+
+
+_RESOURCES = f.record(
+    {
+        "memory_bytes": (f.nullable(f.integer(), 0), False),
+        "cpus": (f.nullable(f.number(least=0, most=100_000), 0.0), False),
+        "shm_bytes": (f.nullable(f.integer(), 0), False),
+    }
+)
+
+
+@dataclass(frozen=True)
+class _Field:
+    """How a field is read, and what it is when it is missing; `...` means that it must be given."""
+
+    read: Reader
+    default: Any = ...
+
+
+FIELDS: Mapping[str, _Field] = {
+    "name": _Field(f.name),
+    "nodes": _Field(f.integer(least=1, most=100_000)),
+    "ranks_per_node": _Field(f.integer(least=1, most=1024), 1),
+    "runtime": _Field(f.one_of(*RUNTIMES)),
+    "image": _Field(_text, ""),
+    "program": _Field(_argv),
+    "mode": _Field(f.one_of(*Job.Mode.values), Job.Mode.FORK.value),
+    "preload": _Field(f.list_of(_text, most=100), []),
+    "env": _Field(_environment, {}),
+    "workdir": _Field(_text, ""),
+    "resources": _Field(_RESOURCES, {}),
+    "storage_dir": _Field(f.text(most=255, least=1)),
+    "master_port": _Field(f.integer(least=1024, most=65_000), 29_500),
+    "approval": _Field(f.one_of(*Approval), Approval.MANUAL.value),
+    "unknown_action": _Field(
+        f.one_of(Action.HOLD, Action.RESTART_IN_PLACE, Action.FAILOVER), Action.RESTART_IN_PLACE.value
+    ),
+    "lease_rule": _Field(f.one_of(*LeaseRule), LeaseRule.STOP_WHEN_STUCK.value),
+    "restart_budget": _Field(f.integer(most=10_000), 5),
+    "every_steps": _Field(f.integer(least=1, most=10_000_000), 20),
+}
+
+
+def read(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a job. Raises InvalidInput naming the first field that is wrong."""
+    raw = f.mapping(spec, "job")
+    for name in raw:
+        if name not in FIELDS:
+            raise InvalidInput(str(name), "is no field of a job", hint=f"Fields: {', '.join(FIELDS)}.")
+    values = {name: _value(name, field, raw) for name, field in FIELDS.items()}
+    _check_together(values)
+    return values
+
+
+def _value(name: str, field: _Field, raw: Mapping[str, Any]) -> Any:
+    if name in raw:
+        return field.read(raw[name], name)
+    if field.default is ...:
+        raise InvalidInput(name, "is missing", hint="Every job needs it.")
+    return field.default
+
+
+def _check_together(values: Mapping[str, Any]) -> None:
+    if values["runtime"] == "docker" and not values["image"]:
+        raise InvalidInput("image", "is missing", hint="A job in containers needs an image, best by digest.")
+    if values["runtime"] == "process" and values["image"]:
+        raise InvalidInput("image", "means nothing to the process runtime", hint="Leave it out, or use docker.")
+    if values["workdir"] and not Path(values["workdir"]).is_absolute():
+        raise InvalidInput("workdir", "is not absolute", hint="Give the full path as the program sees it.")
+    if Job.objects.filter(name=values["name"]).exists():
+        raise InvalidInput("name", f"{values['name']} is taken", hint="Give the job a name that no other job has had.")
+    check_storage(values["storage_dir"])
+
+
+def check_storage(folder: str) -> None:
+    """Raise InvalidInput when the storage folder cannot be written, as far as this machine can tell.
+
+    A folder whose parent does not exist here is mounted on the nodes alone; they report what is wrong with it.
+    """
+    path = Path(folder)
+    if not path.is_absolute():
+        raise InvalidInput("storage_dir", f"{folder} is not absolute", hint="Give the full path of the storage folder.")
+    if path.exists() and not path.is_dir():
+        raise InvalidInput("storage_dir", f"{folder} is not a folder", hint="Name a folder that all nodes share.")
+    if not path.parent.is_dir():
+        return
+    try:
+        path.mkdir(exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path, prefix=".stepkeeper-"):
+            pass
+    except OSError as error:
+        raise InvalidInput(
+            "storage_dir",
+            f"{folder} cannot be written ({error.strerror})",
+            hint="Give the server's and the agents' user the right to write there, or name another folder.",
+        ) from error

@@ -1,0 +1,144 @@
+"""Which orders bring a job's containers and ranks up on a node, and which end them?
+
+Both the first start of a job and every recovery use these, so that a container is described in one place.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db.models import QuerySet
+
+from reliability import conf
+from reliability.domain.orders import OrderKind
+from reliability.models import Failover, Job, Node, OrderRecord, Slot
+from reliability.selectors import core
+from reliability.services import orders
+
+PORT_SPREAD = 50
+"""Epochs use ports in turn, so that a new attempt never meets a listener of the old one."""
+RELEASE_TTL_S = 3600.0
+
+
+def container(job: Job) -> dict[str, Any]:
+    """Return the container of this job as an order describes it."""
+    limits = job.resources or {}
+    return {
+        "image": job.image,
+        "program": job.program,
+        "mode": job.mode,
+        "preload": job.preload,
+        "env": job.env,
+        "workdir": job.workdir,
+        "memory_bytes": int(limits.get("memory_bytes") or 0),
+        "cpus": float(limits.get("cpus") or 0),
+        "shm_bytes": int(limits.get("shm_bytes") or 0),
+    }
+
+
+def prepare(job: Job, node: Node) -> OrderRecord:
+    """Have the job's container made ready on a node, once per life of its agent."""
+    return orders.issue(
+        node,
+        kind=OrderKind.PREPARE,
+        key=core.prepare_key(job, node),
+        payload={"container": container(job)},
+        job=job,
+        epoch=job.epoch,
+        ttl_s=conf.cluster_policy().start_limit_s,
+    )
+
+
+def forget_failed_prepares(job: Job) -> None:
+    """Let nodes that could not make the container ready be asked again."""
+    _forget(OrderRecord.objects.filter(job=job, kind=OrderKind.PREPARE))
+
+
+def container_gone(job: Job, node: Node) -> None:
+    """The job's container is not on the node any more: it is not warm, and may be asked to be made ready again."""
+    _forget(OrderRecord.objects.filter(job=job, node=node, kind=OrderKind.PREPARE))
+
+
+def _forget(prepares: QuerySet[OrderRecord]) -> None:
+    """Free the key of answered orders, so that the same order can be given again."""
+    for order in prepares.exclude(state=OrderRecord.State.PENDING).exclude(key__endswith=":past"):
+        OrderRecord.objects.filter(pk=order.pk).update(key=f"prepare:{order.pk}:past")
+
+
+def start(
+    slot: Slot, *, job: Job, epoch: int, restore: Mapping[str, int] | None, failover: Failover | None
+) -> OrderRecord:
+    """Start the ranks of a slot for an epoch; asked twice for the same slot and epoch it is done once."""
+    if slot.node is None:
+        raise ValueError(f"slot {slot} has no node to start on")
+    return orders.issue(
+        slot.node,
+        kind=OrderKind.START,
+        key=f"start:{job.pk}:{epoch}:{slot.index}",
+        payload=start_payload(slot, job=job, epoch=epoch, restore=restore),
+        job=job,
+        epoch=epoch,
+        failover=failover,
+        ttl_s=conf.cluster_policy().start_limit_s,
+    )
+
+
+def start_payload(slot: Slot, *, job: Job, epoch: int, restore: Mapping[str, int] | None) -> dict[str, Any]:
+    """Return what a start order carries (docs/protocol.md section 2)."""
+    first = Slot.objects.select_related("node").get(job=job, index=0).node
+    newest = job.plans.order_by("-version").first()
+    return {
+        "container": container(job),
+        "slot": slot.index,
+        "ranks": local_ranks(job, slot),
+        "world_size": job.world_size,
+        "nodes": job.nodes,
+        "master_addr": first.address if first else "",
+        "master_port": job.master_port + epoch % PORT_SPREAD,
+        "restore": dict(restore) if restore else None,
+        "period_plan": job.period_plan,
+        "plan_version": newest.version if newest else 0,
+        "lease_rule": job.lease_rule,
+        "storage_dir": job.storage_dir,
+    }
+
+
+def local_ranks(job: Job, slot: Slot) -> list[dict[str, int]]:
+    """Return the ranks of a slot with their places on the node."""
+    first = slot.index * job.ranks_per_node
+    return [{"rank": first + local, "local_rank": local} for local in range(job.ranks_per_node)]
+
+
+def stop(node: Node, *, job: Job, epoch: int, key: str, failover: Failover | None = None) -> OrderRecord:
+    """End all ranks of epochs below `epoch` on a node at once; its launcher stays warm."""
+    return orders.issue(
+        node,
+        kind=OrderKind.STOP,
+        key=key,
+        payload={"grace_s": 0},
+        job=job,
+        epoch=epoch,
+        failover=failover,
+        ttl_s=conf.cluster_policy().order_ttl_s,
+    )
+
+
+def release(node: Node, *, job: Job, epoch: int) -> OrderRecord:
+    """End and remove the job's container on a node; kept open long, because the node may be away."""
+    container_gone(job, node)
+    asked = int(job.start_asked_at.timestamp()) if job.start_asked_at else 0
+    return orders.issue(
+        node,
+        kind=OrderKind.RELEASE,
+        key=f"release:{job.pk}:{epoch}:{asked}:{node.name}",
+        payload={},
+        job=job,
+        epoch=epoch,
+        ttl_s=RELEASE_TTL_S,
+    )
+
+
+def release_everywhere(job: Job) -> None:
+    """Release the job on every node that has, or was asked to have, its container."""
+    told = OrderRecord.objects.filter(job=job, kind__in=(OrderKind.PREPARE, OrderKind.START)).values("node_id")
+    for node in Node.objects.filter(pk__in=told):
+        release(node, job=job, epoch=job.epoch)

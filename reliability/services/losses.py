@@ -1,0 +1,83 @@
+"""Is a silent node lost? That takes a second proof: no step anywhere, or peers that lost the connection to it."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from django.db import transaction
+
+from reliability import conf
+from reliability.domain import health
+from reliability.models import Epoch, Finding, Job, Node, Rank, Slot
+from reliability.selectors import core
+from reliability.services import incidents, nodes
+
+
+def look(now: datetime) -> None:
+    """Sweep the nodes, and find each silent node of a running attempt that two proofs call lost."""
+    since = core.listening_since(now)
+    if since is None:
+        return
+    suspected = _suspected(now, since)
+    silent = nodes.sweep(now)
+    if suspected:
+        return
+    incidents.close_control_plane(now)
+    for slot in _slots_of(silent):
+        _judge(slot, now, since)
+
+
+def _suspected(now: datetime, since: datetime) -> bool:
+    known = list(Node.objects.exclude(last_seen_at=None))
+    if not nodes.suspects(known, now=now, since=since, policy=conf.cluster_policy()):
+        return False
+    incidents.control_plane(now, silent=len(known))
+    return True
+
+
+def _slots_of(silent: Iterable[Node]) -> list[Slot]:
+    slots = core.active_slots().filter(node__in=list(silent), job__epoch__gt=0)
+    return list(slots.select_related("job", "node").order_by("job_id", "index"))
+
+
+def _judge(slot: Slot, now: datetime, since: datetime) -> None:
+    node, job = slot.node, slot.job
+    if node is None or node.last_seen_at is None:
+        return
+    with transaction.atomic():
+        job = Job.objects.select_for_update().get(pk=job.pk)
+        mark = f"{job.pk}:{job.epoch}:{node.name}:{node.last_seen_at.timestamp():.3f}"
+        silent_s = (now - max(node.last_seen_at, since)).total_seconds()
+        evidence = f"Nothing heard for {silent_s:.1f} s."
+        incidents.note(node, "agent-silent", job=job, epoch=job.epoch, evidence=evidence, key=f"silent:{mark}")
+        proofs = health.two_proofs(
+            silent_for_s=silent_s,
+            silence_s=conf.cluster_policy().silence_s,
+            no_progress_for_s=_no_progress_s(job, node, now),
+            proof_s=conf.cluster_policy().proof_s,
+            peers_report_gone=_peers_report_gone(job, node),
+        )
+        if proofs:
+            evidence = " ".join(proofs)
+            incidents.note(node, "node-lost", job=job, epoch=job.epoch, evidence=evidence, key=f"lost:{mark}")
+    if proofs:
+        incidents.judge(job.pk)
+
+
+def _no_progress_s(job: Job, node: Node, now: datetime) -> float | None:
+    """Return for how long no rank of other nodes made a step; what a silent node does itself cannot be known.
+
+    None where all ranks are on the silent node: its own silence must not count twice.
+    """
+    others = Rank.objects.filter(job=job).exclude(slot__node=node)
+    if not others.exists():
+        return None
+    current = others.filter(epoch=job.epoch)
+    steps = [at for at in current.values_list("progress_at", flat=True) if at is not None]
+    began = Epoch.objects.filter(job=job, number=job.epoch).values_list("started_at", flat=True).first()
+    newest = max([*steps, *([began] if began else [])], default=None)
+    return (now - newest).total_seconds() if newest else None
+
+
+def _peers_report_gone(job: Job, node: Node) -> bool:
+    complaints = Finding.objects.filter(job=job, epoch=job.epoch, code="peer-closed").exclude(node=node)
+    return complaints.filter(found_at__gte=node.last_seen_at).exists()

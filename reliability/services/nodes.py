@@ -1,0 +1,192 @@
+"""Which nodes are there, are they heard from, and what holds one back?
+
+Liveness is judged by the server's own receive time, and only for time in which ingest listened. A silent node is
+unreachable, which is not failed: that takes a second proof from the training itself.
+"""
+
+import secrets
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+
+from reliability import conf
+from reliability.domain import health
+from reliability.domain.health import NodeHealth, NodeRole
+from reliability.domain.policy import ClusterPolicy
+from reliability.domain.reports import Registration
+from reliability.models import Hold, Node
+from reliability.selectors import core
+from reliability.services import access, clock, dispatch, orders
+
+AUTOMATION = "automation"
+
+
+def register(registration: Registration, *, token: str, now: datetime) -> dict[str, Any]:
+    """Enroll a node, or take a known one back under a new incarnation; returns the answer for its agent.
+
+    Raises TokenRefused, TokenOfAnotherNode, NameTaken.
+    """
+    with transaction.atomic():
+        known = Node.objects.select_for_update().filter(name=registration.name).first()
+        joining = access.is_join_token(token)
+        if joining:
+            _check_name_free(known, now)
+        else:
+            access.sender(registration.name, token)
+        node = known or Node(name=registration.name, registered_at=now)
+        given = access.new_token() if joining else ""
+        if given:
+            node.token_hash = access.token_digest(given)
+            node.key_generation = secrets.token_hex(8)
+        _take_over(node, registration, now)
+        node.save()
+        dispatch.changed("overview", f"node:{node.pk}")
+    access.cache.fresh(node.name)
+    return _answer(node, given, now)
+
+
+def _check_name_free(known: Node | None, now: datetime) -> None:
+    if known is None or known.last_seen_at is None:
+        return
+    silent_s = (now - known.last_seen_at).total_seconds()
+    if silent_s <= conf.cluster_policy().silence_s:
+        raise access.NameTaken(f"Node {known.name} was heard {silent_s:.1f} s ago; its name cannot be taken over.")
+
+
+def _take_over(node: Node, registration: Registration, now: datetime) -> None:
+    node.address = registration.address
+    node.runtime = registration.runtime
+    node.incarnation = registration.incarnation
+    node.role_hint = registration.role_hint
+    node.tier = registration.tier
+    node.preemptible = registration.preemptible
+    node.hardware_ids = dict(registration.hardware_ids)
+    node.host_facts = dict(registration.host)
+    node.agent_version = registration.version
+    node.containers = {
+        row["job"]: {"epoch": row["epoch"], "container": row["state"]} for row in registration.containers
+    }
+    node.last_seen_at = now
+    if node.health in (NodeHealth.UNKNOWN, NodeHealth.UNREACHABLE):
+        node.health, node.health_reason = NodeHealth.HEALTHY, ""
+    node.role = _role(node)
+
+
+def _role(node: Node) -> str:
+    if node.pk and core.active_slots().filter(node=node).exists():
+        return NodeRole.TRAINING
+    held = bool(node.pk) and core.active_holds().filter(node=node).exists()
+    return NodeRole.STANDBY if held else node.role_hint
+
+
+def _answer(node: Node, token: str, now: datetime) -> dict[str, Any]:
+    policy = conf.cluster_policy()
+    answer = {
+        "node": node.name,
+        "order_key": orders.order_key(node),
+        "queue": f"node.{node.name}",
+        "broker_url": settings.AGENT_BROKER_URL,
+        "heartbeat_s": policy.heartbeat_s,
+        "lease_s": policy.lease_s,
+        "server_time": now.timestamp(),
+    }
+    return {**answer, "token": token} if token else answer
+
+
+def hold(node: Node, *, owner: str, reason: str) -> Hold:
+    """Keep a node from new work until the hold is released; the same owner and reason hold once."""
+    with transaction.atomic():
+        standing = core.active_holds().filter(node=node, owner=owner, reason=reason).first()
+        if standing is not None:
+            return standing
+        made = Hold.objects.create(node=node, owner=owner, reason=reason, created_at=clock.now())
+        dispatch.changed("overview", f"node:{node.pk}")
+    return made
+
+
+def release_hold(hold: Hold, *, by: str) -> None:
+    """Lift a hold and, when it was the last, the bad health that came with it."""
+    with transaction.atomic():
+        lifted = Hold.objects.filter(pk=hold.pk, released_at=None).update(released_at=clock.now(), released_by=by)
+        node = Node.objects.select_for_update().get(pk=hold.node_id)
+        if lifted and node.health == NodeHealth.UNHEALTHY and not core.active_holds().filter(node=node).exists():
+            # The next sweep says whether it is heard; nothing is known until then.
+            Node.objects.filter(pk=node.pk).update(health=NodeHealth.UNKNOWN, health_reason="")
+        dispatch.changed("overview", f"node:{node.pk}")
+
+
+def mark_unhealthy(node: Node, *, reason: str) -> None:
+    """Note that a node must not be used, and why."""
+    Node.objects.filter(pk=node.pk).update(health=NodeHealth.UNHEALTHY, health_reason=reason)
+    dispatch.changed("overview", f"node:{node.pk}")
+
+
+def sweep(now: datetime) -> list[Node]:
+    """Mark who is not heard any more and who is heard again; returns the nodes that are silent.
+
+    Returns nothing, and blames nobody, when ingest did not listen or when so many are late at once that our own side
+    is the likelier cause; see `control_plane_suspected`.
+    """
+    since = core.listening_since(now)
+    if since is None:
+        return []
+    policy = conf.cluster_policy()
+    nodes = list(Node.objects.exclude(last_seen_at=None))
+    if suspects(nodes, now=now, since=since, policy=policy):
+        return []
+    silent = [node for node in nodes if _is_silent(node, now, since, policy.silence_s)]
+    missing = {node.pk for node in silent}
+    for node in nodes:
+        _note_liveness(node, silent=node.pk in missing, now=now)
+    return silent
+
+
+def _is_silent(node: Node, now: datetime, since: datetime, limit_s: float) -> bool:
+    return health.liveness(
+        now=now.timestamp(),
+        last_seen=node.last_seen_at.timestamp() if node.last_seen_at else None,
+        listening_since=since.timestamp(),
+        silence_s=limit_s,
+    )
+
+
+def suspects(nodes: Sequence[Node], *, now: datetime, since: datetime, policy: ClusterPolicy) -> bool:
+    """Return whether our own side is to blame: some node is silent and most of the others are late with it.
+
+    Nodes known as unreachable before do not count; half the limit makes a node late, because nodes that fall silent
+    together cross the limit one after the other.
+    """
+    heard = [node for node in nodes if node.health != NodeHealth.UNREACHABLE]
+    silent = any(_is_silent(node, now, since, policy.silence_s) for node in heard)
+    late = sum(_is_silent(node, now, since, policy.silence_s / 2) for node in heard)
+    return silent and health.control_plane_suspected(silent=late, total=len(heard))
+
+
+def _note_liveness(node: Node, *, silent: bool, now: datetime) -> None:
+    if silent and node.health not in (NodeHealth.UNREACHABLE, NodeHealth.UNHEALTHY):
+        reason = f"Nothing heard since {node.last_seen_at:%H:%M:%S} UTC; that alone is no failure."
+        _set_health(node, NodeHealth.UNREACHABLE, reason)
+    elif not silent and node.health in (NodeHealth.UNREACHABLE, NodeHealth.UNKNOWN):
+        _set_health(node, NodeHealth.HEALTHY, "")
+
+
+def _set_health(node: Node, state: NodeHealth, reason: str) -> None:
+    with transaction.atomic():
+        changed = Node.objects.filter(pk=node.pk, health=node.health).update(health=state, health_reason=reason)
+        if changed:
+            dispatch.changed("overview", f"node:{node.pk}")
+    node.health, node.health_reason = state, reason
+
+
+def to_standby(node: Node) -> None:
+    """Note that a node holds no slot any more."""
+    Node.objects.filter(pk=node.pk).update(role=NodeRole.STANDBY)
+
+
+def free(node: Node) -> None:
+    """Give a node back to what it is for when no job uses it."""
+    held = core.active_holds().filter(node=node).exists()
+    Node.objects.filter(pk=node.pk).update(role=NodeRole.STANDBY if held else node.role_hint)

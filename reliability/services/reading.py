@@ -1,0 +1,255 @@
+"""What does a report of each kind change, and what must be looked at because of it?
+
+A reader writes what the report says and returns follow-ups: (what, id). Follow-ups run after the report is done, each
+behind its own boundary, and reconciliation would do the same a moment later.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from reliability.domain import fault_lines
+from reliability.domain.faults import TABLE
+from reliability.domain.orders import OrderKind
+from reliability.domain.snapshots import SnapshotId
+from reliability.errors import InvalidInput
+from reliability.models import Finding, Job, Node, OrderRecord, Rank, Report
+from reliability.selectors import core
+from reliability.services import (
+    boundary,
+    failovers,
+    incidents,
+    jobs,
+    launch,
+    orders,
+    snapshots,
+    validations,
+)
+
+FollowUp = tuple[Literal["judge", "judge_node", "recover", "drive", "check"], int]
+Reader = Callable[[Report], list[FollowUp]]
+PROBES = (OrderKind.PROBE_SERVE, OrderKind.PROBE_MEASURE, OrderKind.PROBE_SDC)
+
+
+def follow_up(each: FollowUp) -> None:
+    """Do one follow-up behind a boundary."""
+    what, pk = each
+    work: Mapping[str, Callable[[int], object]] = {
+        "judge": judge,
+        "judge_node": incidents.judge_node,
+        "recover": failovers.advance,
+        "drive": jobs.drive,
+        "check": check,
+    }
+    boundary.apart(f"Follow-up {what}", work[what], pk, id=pk)
+
+
+def judge(job_id: int) -> None:
+    """Judge a job's findings and go on with the recovery that answers them."""
+    incidents.judge(job_id)
+    standing = core.open_failover(Job.objects.get(pk=job_id))
+    if standing is not None:
+        failovers.advance(standing.pk)
+
+
+def check(node_id: int) -> None:
+    """Go on with a node's checks, and with the recoveries that waited for them."""
+    for failover_id in validations.drive(node_id):
+        failovers.advance(failover_id)
+
+
+def _job(row: Report) -> Job:
+    return Job.objects.get(name=row.job_name)
+
+
+def _order_result(row: Report) -> list[FollowUp]:
+    order = orders.record_result(row.node, row.body, at=row.received_at)
+    if order is None:
+        raise InvalidInput("order", f"{row.body['order']} was never given to {row.node.name}")
+    return _after_order(order)
+
+
+def _after_order(order: OrderRecord) -> list[FollowUp]:
+    if order.kind in PROBES:
+        return [("check", node_id) for node_id in validations.running_nodes()]
+    following: list[FollowUp] = []
+    if order.job_id:
+        standing = core.open_failover(Job.objects.get(pk=order.job_id))
+        following = [("recover", standing.pk)] if standing else [("drive", order.job_id)]
+    return following
+
+
+def _order_refused(row: Report) -> list[FollowUp]:
+    reason = row.body["reason"]
+    message = row.body.get("message") or ""
+    order = orders.find(row.node, row.body["order"]) if row.body.get("order") else None
+    incidents.note(row.node, f"order-{reason}", job=order.job if order else None, evidence=message, report=row)
+    if order is None or reason != "stale":
+        return [("judge_node", row.node_id)]
+    refused = {"order": str(order.pk), "status": "refused", "error": {"code": "stale", "message": message, "hint": ""}}
+    orders.record_result(row.node, refused, at=row.received_at)
+    return _after_order(order)
+
+
+def _finding(row: Report) -> list[FollowUp]:
+    """A collector saw a code. The same line again only counts up."""
+    job = Job.objects.filter(name=row.job_name).first() if row.job_name else _job_on(row.node)
+    epoch = row.epoch if row.job_name else (job.epoch if job else None)
+    body = row.body
+    same = Finding.objects.filter(
+        node=row.node,
+        job=job,
+        epoch=epoch,
+        code=body["code"],
+        rank=body.get("rank"),
+        evidence=(body.get("evidence") or "")[:4000],
+    ).first()
+    if same is not None:
+        Finding.objects.filter(pk=same.pk).update(count=same.count + (body.get("count") or 1))
+    else:
+        incidents.note(
+            row.node,
+            body["code"],
+            job=job,
+            epoch=epoch,
+            rank=body.get("rank"),
+            evidence=body.get("evidence") or "",
+            report=row,
+            count=body.get("count") or 1,
+        )
+    return [("judge", job.pk)] if job else [("judge_node", row.node_id)]
+
+
+def _job_on(node: Node) -> Job | None:
+    slot = core.active_slots().filter(node=node, job__epoch__gt=0).select_related("job").first()
+    return slot.job if slot else None
+
+
+def _rank_of(row: Report, job: Job) -> Rank:
+    rank = Rank.objects.select_related("slot").filter(job=job, rank=row.body["rank"]).first()
+    if rank is None or rank.slot.node_id != row.node_id:
+        raise InvalidInput("rank", f"{row.body['rank']} of job {job.name} does not run on {row.node.name}")
+    return rank
+
+
+def _was_started(job: Job, epoch: int | None) -> bool:
+    """Return whether ranks of this epoch were ordered at all: an end before that is the old attempt's, by our order."""
+    return OrderRecord.objects.filter(job=job, kind=OrderKind.START, epoch=epoch).exists()
+
+
+def _rank_exit(row: Report) -> list[FollowUp]:
+    job = _job(row)
+    rank = _rank_of(row, job)
+    if row.epoch != job.epoch or not _was_started(job, row.epoch):
+        return []
+    code = row.body["exit_code"]
+    done = code == 0
+    Rank.objects.filter(pk=rank.pk).update(
+        state=Rank.State.EXITED if done else Rank.State.FAILED, epoch=row.epoch, exit_code=code
+    )
+    if done:
+        standing = core.open_failover(job)
+        return [("recover", standing.pk)] if standing else [("drive", job.pk)]
+    tail = row.body.get("tail") or ""
+    incidents.note(
+        row.node,
+        fault_lines.code_for_exit(code, tail),
+        job=job,
+        epoch=row.epoch,
+        rank=rank.rank,
+        evidence=_evidence(row.body, tail),
+        report=row,
+    )
+    return [("judge", job.pk)]
+
+
+def _evidence(body: Mapping[str, Any], tail: str) -> str:
+    signal = f" (signal {body['signal']})" if body.get("signal") else ""
+    last = f" after step {body['last_step']}" if body.get("last_step") is not None else ""
+    lines = [line for line in tail.strip().splitlines() if line.strip()]
+    return f"Exit code {body['exit_code']}{signal}{last}." + (f" Last line: {lines[-1][-500:]}" if lines else "")
+
+
+def _container(row: Report) -> list[FollowUp]:
+    """The engine says that a container ended. What we ordered is no finding; a standby's is only not warm any more."""
+    body, job = row.body, Job.objects.filter(name=row.job_name).first()
+    if body.get("ordered"):
+        return []
+    code = _container_code(body)
+    holds_slot = job is not None and job.slots.filter(node=row.node).exists()
+    if job is not None and body["event"] == "die":
+        launch.container_gone(job, row.node)
+    if job is not None and not holds_slot:
+        return []
+    incidents.note(row.node, code, job=job, epoch=row.epoch, evidence=_container_evidence(body), report=row)
+    return [("judge", job.pk)] if job else [("judge_node", row.node_id)]
+
+
+def _container_code(body: Mapping[str, Any]) -> str:
+    if body["event"] == "oom" or body.get("oom_killed"):
+        return "oom"
+    return "engine-lost" if body["event"] == "stream_ended" else "container-died"
+
+
+def _container_evidence(body: Mapping[str, Any]) -> str:
+    if body["event"] == "stream_ended":
+        return "The engine's event stream ended."
+    return f"Container {body.get('name') or ''}: {body['event']}, exit code {body.get('exit_code')}."
+
+
+def _first_step(row: Report) -> list[FollowUp]:
+    job = _job(row)
+    rank = _rank_of(row, job)
+    if row.epoch != job.epoch:
+        return []
+    body = row.body
+    fields: dict[str, Any] = {
+        "first_step_epoch": row.epoch,
+        "first_step": body["step"],
+        "restored_step": body.get("restored_step"),
+        "plan_version": body.get("plan_version") or 0,
+    }
+    if rank.epoch != row.epoch or (rank.step or 0) < body["step"]:
+        fields |= {"epoch": row.epoch, "step": body["step"], "progress_at": row.received_at}
+    if rank.epoch != row.epoch or rank.state not in (Rank.State.EXITED, Rank.State.FAILED):
+        fields["state"] = Rank.State.RUNNING
+    Rank.objects.filter(pk=rank.pk).update(**fields)
+    standing = core.open_failover(job)
+    return [("recover", standing.pk)] if standing else [("drive", job.pk)]
+
+
+def _snapshot_copy(row: Report) -> list[FollowUp]:
+    snapshots.record_copy(_job(row), row.node, row.body, at=row.received_at)
+    return []
+
+
+def _snapshot_problem(row: Report) -> list[FollowUp]:
+    """A save or copy failed: shown, and never a reason to blame a node."""
+    body, job = row.body, Job.objects.filter(name=row.job_name).first()
+    where = f"Step {body.get('step')} rank {body.get('rank')} on {body.get('tier') or 'a tier'}: "
+    code = {"tier_full": "disk-full"}.get(body["code"], body["code"] if body["code"] in TABLE else "snapshot-problem")
+    incidents.note(
+        row.node,
+        code,
+        job=job,
+        epoch=row.epoch,
+        rank=body.get("rank"),
+        evidence=f"{where}{body['code']}: {body.get('message') or ''}",
+        report=row,
+    )
+    if job is not None and body["code"] in ("digest_mismatch", "copy_missing") and body.get("step") is not None:
+        snapshot = SnapshotId(body.get("snapshot_epoch") or 0, body["step"])
+        snapshots.mark_bad(job, snapshot, [body], node=row.node)
+    return [("judge", job.pk)] if job else [("judge_node", row.node_id)]
+
+
+READERS: Mapping[str, Reader] = {
+    "order_result": _order_result,
+    "order_refused": _order_refused,
+    "finding": _finding,
+    "rank_exit": _rank_exit,
+    "container": _container,
+    "first_step": _first_step,
+    "snapshot_copy": _snapshot_copy,
+    "snapshot_problem": _snapshot_problem,
+}
+"""One reader for every kind of report (reliability/domain/reports.py)."""

@@ -1,0 +1,121 @@
+"""What is open, and what does it need? Looks at everything a few times a minute and drives it on.
+
+Nothing depends on a message having arrived. Each piece runs behind its own boundary, so that one poison row stops
+nothing else, and under a lease, so that two controllers do not do the same work side by side. Should both run after
+all, row locks and keys keep it harmless.
+"""
+
+import os
+import socket
+import uuid
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+from django.db.models import Q
+
+from reliability.domain.failover import OPEN
+from reliability.models import Failover, Job, Lease
+from reliability.services import (
+    boundary,
+    drills,
+    incidents,
+    jobs,
+    losses,
+    orders,
+    reading,
+    reports,
+    validations,
+)
+from reliability.services.failovers import advance
+
+LEASE_S = 20.0
+LEASE_NAME = "reconcile"
+_ME = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"[:80]
+
+
+def run(now: datetime) -> bool:
+    """Drive everything on once. Returns False when another controller is doing it."""
+    if not _take_lease(now):
+        return False
+    try:
+        for what, piece in PIECES:
+            boundary.apart(what, piece, now)
+    finally:
+        Lease.objects.filter(name=LEASE_NAME, holder=_holder()).update(until=now)
+    return True
+
+
+def _holder() -> str:
+    """This process and no other, also after a fork."""
+    return f"{_ME}:{os.getpid()}"[:80]
+
+
+def _take_lease(now: datetime) -> bool:
+    values = {"holder": _holder(), "until": now + timedelta(seconds=LEASE_S)}
+    if Lease.objects.filter(Q(until__lte=now) | Q(holder=_holder()), name=LEASE_NAME).update(**values):
+        return True
+    if Lease.objects.filter(name=LEASE_NAME).exists():
+        return False
+    try:
+        with transaction.atomic():
+            Lease.objects.create(name=LEASE_NAME, **values)
+    except IntegrityError:
+        return False
+    return True
+
+
+def _expire_orders(now: datetime) -> None:
+    orders.expire(now)
+
+
+def _process_reports(now: datetime) -> None:
+    reports.process_new()
+
+
+def _judge(now: datetime) -> None:
+    for job_id in incidents.undecided():
+        boundary.apart("Judging a job", reading.judge, job_id, job=job_id)
+    for node_id in incidents.undecided_nodes():
+        boundary.apart("Judging a node", incidents.judge_node, node_id, node=node_id)
+    incidents.close_quiet(now)
+
+
+def _drive_jobs(now: datetime) -> None:
+    for job_id in jobs.open_jobs():
+        boundary.apart("Driving a job", jobs.drive, job_id, job=job_id)
+    for job in Job.objects.filter(state__in=(Job.State.STARTING, Job.State.RUNNING)):
+        boundary.apart("Warming standbys", jobs.warm_standbys, job, job=job.pk)
+
+
+def _advance(now: datetime) -> None:
+    for failover_id in Failover.objects.filter(state__in=OPEN).order_by("pk").values_list("pk", flat=True):
+        boundary.apart("Advancing a recovery", advance, failover_id, failover=failover_id)
+
+
+def _validate(now: datetime) -> None:
+    for node_id in validations.running_nodes():
+        boundary.apart("Checking a node", reading.check, node_id, node=node_id)
+    if settings.VALIDATE_STANDBYS:
+        node = validations.due(now)
+        if node is not None:
+            validations.begin(node)
+
+
+def _drills(now: datetime) -> None:
+    for drill_id in drills.running():
+        boundary.apart("Closing a drill", drills.drive, drill_id, now, drill=drill_id)
+
+
+PIECES: tuple[tuple[str, Callable[[datetime], None]], ...] = (
+    ("Expiring orders", _expire_orders),
+    ("Reading reports", _process_reports),
+    ("Looking for lost nodes", losses.look),
+    ("Judging findings", _judge),
+    ("Driving jobs", _drive_jobs),
+    ("Advancing recoveries", _advance),
+    ("Checking standbys", _validate),
+    ("Closing drills", _drills),
+)
+"""What one round does, in this order."""

@@ -1,0 +1,139 @@
+"""What did the nodes report, is it kept, and what does each report mean?
+
+`accept` keeps reports before they are answered: (node, incarnation, seq) once. `process_new` gives each its meaning,
+in the order of arrival. A report that cannot be used is refused with the reason and never blocks those behind it.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from reliability.domain.reports import Item
+from reliability.errors import ReliabilityError, StaleEpoch
+from reliability.models import Job, Node, Report
+from reliability.services import dispatch
+from reliability.services.reading import READERS, FollowUp, follow_up
+
+CHUNK = 100
+EPOCH_FREE = frozenset({"order_result", "order_refused"})
+"""An order's result is matched with the order itself, whose epoch is known."""
+
+log = logging.getLogger(__name__)
+
+
+def accept(node: Node, *, incarnation: str, items: Sequence[Item], now: datetime) -> list[dict[str, Any]]:
+    """Keep reports and return for each whether it was accepted, known already, or refused as stale."""
+    if not items:
+        return []
+    with transaction.atomic():
+        known = _known(node, incarnation, items)
+        epochs = dict(Job.objects.filter(name__in={item.job for item in items}).values_list("name", "epoch"))
+        results, rows = [], []
+        for item in items:
+            place = (item.incarnation or incarnation, item.seq)
+            if place in known:
+                results.append({"seq": item.seq, "status": "duplicate", "code": "", "message": "", "hint": ""})
+                continue
+            known.add(place)
+            refusal = _refusal(item, epochs)
+            rows.append(_row(node, place[0], item, refusal, now))
+            results.append(_result(item, refusal))
+        Report.objects.bulk_create(rows)
+        if any(row.state == Report.State.NEW for row in rows):
+            dispatch.task("controller.process_reports")
+    return results
+
+
+def _known(node: Node, incarnation: str, items: Sequence[Item]) -> set[tuple[str, int]]:
+    wanted: dict[str, list[int]] = {}
+    for item in items:
+        wanted.setdefault(item.incarnation or incarnation, []).append(item.seq)
+    return {
+        (name, seq)
+        for name, seqs in wanted.items()
+        for seq in Report.objects.filter(node=node, incarnation=name, seq__in=seqs).values_list("seq", flat=True)
+    }
+
+
+def _refusal(item: Item, epochs: Mapping[str, int]) -> ReliabilityError | None:
+    if not item.job or item.kind in EPOCH_FREE:
+        return None
+    current = epochs.get(item.job)
+    if current is None:
+        return ReliabilityError(f"There is no job {item.job}.", hint="The job was removed, or the name is wrong.")
+    if item.epoch is not None and item.epoch < current:
+        return StaleEpoch(f"Epoch {item.epoch} of job {item.job} is over: {current} is in charge.")
+    return None
+
+
+def _row(node: Node, incarnation: str, item: Item, refusal: ReliabilityError | None, now: datetime) -> Report:
+    return Report(
+        node=node,
+        incarnation=incarnation,
+        seq=item.seq,
+        kind=item.kind,
+        job_name=item.job,
+        epoch=item.epoch,
+        body=dict(item.body),
+        agent_at=item.at,
+        received_at=now,
+        state=Report.State.REFUSED if refusal else Report.State.NEW,
+        refusal=f"{refusal.code}: {refusal.message}" if refusal else "",
+    )
+
+
+def _result(item: Item, refusal: ReliabilityError | None) -> dict[str, Any]:
+    if refusal is None:
+        return {"seq": item.seq, "status": "accepted", "code": "", "message": "", "hint": ""}
+    return {
+        "seq": item.seq,
+        "status": "refused",
+        "code": refusal.code,
+        "message": refusal.message,
+        "hint": refusal.hint,
+    }
+
+
+def process_new() -> int:
+    """Give every new report its meaning and do what follows from it. Returns how many were read."""
+    total = 0
+    while True:
+        ids = list(Report.objects.filter(state=Report.State.NEW).order_by("id").values_list("pk", flat=True)[:CHUNK])
+        if not ids:
+            return total
+        following: dict[FollowUp, None] = {}
+        for pk in ids:
+            following.update(dict.fromkeys(_process(pk)))
+        for each in following:
+            follow_up(each)
+        total += len(ids)
+
+
+def _process(pk: int) -> list[FollowUp]:
+    """Read one report under its own lock; two workers on the same row take turns and the second finds it done."""
+    with transaction.atomic():
+        row = Report.objects.select_for_update().select_related(None).get(pk=pk)
+        if row.state != Report.State.NEW:
+            return []
+        try:
+            with transaction.atomic():
+                following = READERS[row.kind](row)
+        except Exception as error:  # noqa: BLE001 (boundary: whatever is wrong with one report is that report's)
+            _refuse(row, error)
+            return []
+        row.state = Report.State.PROCESSED
+        row.save(update_fields=["state"])
+        return following
+
+
+def _refuse(row: Report, error: Exception) -> None:
+    known = isinstance(error, ReliabilityError)
+    reason = (
+        f"{error.code}: {error.message}" if isinstance(error, ReliabilityError) else f"{type(error).__name__}: {error}"
+    )
+    if not known:
+        log.exception("Report %s (%s) could not be read. node=%s job=%s", row.pk, row.kind, row.node_id, row.job_name)
+    Report.objects.filter(pk=row.pk).update(state=Report.State.REFUSED, refusal=reason[:4000])

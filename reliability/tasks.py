@@ -1,0 +1,35 @@
+"""Celery's way into the services: a task fetches nothing, decides nothing, and calls one service."""
+
+from celery import shared_task
+
+from reliability.services import clock, failovers, jobs, reading, reconcile, reports
+
+
+@shared_task(name="controller.reconcile")
+def run_reconcile() -> None:
+    """Look at everything that is open."""
+    reconcile.run(clock.now())
+
+
+@shared_task(name="controller.process_reports")
+def process_reports() -> None:
+    """Read the reports that came in."""
+    reports.process_new()
+
+
+@shared_task(name="controller.advance")
+def advance(failover_id: int) -> None:
+    """Take a recovery as far as it goes."""
+    failovers.advance(failover_id)
+
+
+@shared_task(name="controller.drive_job")
+def drive_job(job_id: int) -> None:
+    """Do the next thing a job needs."""
+    jobs.drive(job_id)
+
+
+@shared_task(name="controller.drive_validation")
+def drive_validation(node_id: int) -> None:
+    """Go on with the checks of a node."""
+    reading.check(node_id)
