@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.management import CommandError
 
@@ -125,6 +126,7 @@ def job_spec(project: Path) -> dict[str, Any]:
         "runtime": "process",
         "program": program,
         "workdir": str(folder),
+        "storage_dir": str(settings.STORAGE_DIR),
         "master_port": port,
     }
 

@@ -13,7 +13,7 @@ from reliability.management import demonstration
 from reliability.management.console import plain_errors
 from reliability.management.supervising import control_plane, prepare_database, supervised
 from reliability.supervisor.addresses import free_port
-from reliability.supervisor.supervisor import StartFailed, Supervisor
+from reliability.supervisor.supervisor import Supervisor
 
 FIRST_PORT = 8000
 FIRST_BROKER_PORT = 6390
@@ -43,7 +43,8 @@ class Command(BaseCommand):
         plane = control_plane()
         log_path = settings.DATA_DIR / demonstration.LOG_NAME
         settings.DATA_DIR.mkdir(parents=True, exist_ok=True)
-        with log_path.open("w") as log, plain_errors(), supervised(plane, log=log) as supervisor:
+        with log_path.open("a") as log, plain_errors(), supervised(plane, log=log) as supervisor:
+            log.truncate(0)
             demonstration.begin_afresh(settings.DATA_DIR)
             supervisor.sweep_afterwards([demonstration.memory_folder(settings.DATA_DIR)])
             plane.bring_up(supervisor, prepare_database=prepare_database)

@@ -4,6 +4,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.core.management import BaseCommand, CommandError, CommandParser
 
 from reliability.management.console import caller, job_named, plain_errors, table
@@ -12,13 +13,18 @@ from reliability.services import jobs
 
 
 def read_spec(path: Path) -> dict[str, Any]:
-    """Return the content of a job file. Raises CommandError that names the file and the place."""
+    """Return the content of a job file. Raises CommandError that names the file and the place.
+
+    A file may leave out what this installation knows: the storage folder, and the runtime where an image tells it.
+    """
     try:
-        return tomllib.loads(path.read_text())
+        spec = tomllib.loads(path.read_text())
     except OSError as error:
         raise CommandError(f"{path}: {error.strerror}.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise CommandError(f"{path}: not a TOML file ({error}).\n  examples/numpy_lm/job.toml is one.") from error
+    known = {"storage_dir": str(settings.STORAGE_DIR), "runtime": "docker" if spec.get("image") else "process"}
+    return known | spec
 
 
 class Command(BaseCommand):
