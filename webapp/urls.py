@@ -1,6 +1,44 @@
-"""Routes of the web process."""
+"""Routes of the web process. All need a sign-in, except signing in itself and the health check."""
 
 from django.contrib import admin
-from django.urls import URLPattern, URLResolver, path
+from django.contrib.auth import views as auth
+from django.urls import URLPattern, URLResolver, include, path
 
-urlpatterns: list[URLPattern | URLResolver] = [path("admin/", admin.site.urls)]
+from reliability.api.health import healthz
+from reliability.views import errors, failovers, jobs, nodes, overview, planner, reports
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("", overview.overview, name="overview"),
+    path("sign-in/", auth.LoginView.as_view(redirect_authenticated_user=True), name="login"),
+    path("sign-out/", auth.LogoutView.as_view(), name="logout"),
+    path("jobs/", jobs.job_list, name="jobs"),
+    path("jobs/<slug:name>/", jobs.job, name="job"),
+    path("jobs/<slug:name>/drill/", jobs.drill, name="job-drill"),
+    path("jobs/<slug:name>/start/", jobs.start, name="job-start"),
+    path("jobs/<slug:name>/stop/", jobs.stop, name="job-stop"),
+    path("nodes/", nodes.node_list, name="nodes"),
+    path("nodes/<slug:name>/", nodes.node, name="node"),
+    path("nodes/<slug:name>/hold/", nodes.hold, name="node-hold"),
+    path("nodes/<slug:name>/validate/", nodes.validate, name="node-validate"),
+    path("holds/<int:pk>/release/", nodes.release_hold, name="hold-release"),
+    path("standbys/", nodes.standbys, name="standbys"),
+    path("incidents/", failovers.incident_list, name="incidents"),
+    path("incidents/<int:pk>/", failovers.incident, name="incident"),
+    path("failovers/", failovers.failover_list, name="failovers"),
+    path("failovers/<int:pk>/", failovers.failover, name="failover"),
+    path("failovers/<int:pk>/approve/", failovers.approve, name="failover-approve"),
+    path("failovers/<int:pk>/reject/", failovers.reject, name="failover-reject"),
+    path("failovers/<int:pk>/cancel/", failovers.cancel, name="failover-cancel"),
+    path("snapshots/", jobs.snapshots, name="snapshots"),
+    path("planner/", planner.plan, name="planner"),
+    path("planner/apply/", planner.apply, name="planner-apply"),
+    path("reports/", reports.reports, name="reports"),
+    path("reports/token/", reports.renew_token, name="token-renew"),
+    path("reports/token/delete/", reports.delete_token, name="token-delete"),
+    path("admin/", admin.site.urls),
+    path("api/", include("reliability.api.urls")),
+    path("healthz", healthz, name="healthz"),
+]
+
+handler403 = errors.forbidden
+handler404 = errors.not_found
