@@ -1,4 +1,4 @@
-"""Routes of the web process. All need a sign-in, except signing in itself and the health check."""
+"""Routes of the web process. All need a sign-in, except signing in itself."""
 
 from django.contrib import admin
 from django.contrib.auth import views as auth
