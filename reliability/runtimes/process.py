@@ -66,7 +66,7 @@ class ProcessRuntime:
             record = self._launch(spec)
             self._records.write(record)
         for stream in list(self._streams):
-            stream.wake()
+            stream.tell(record)
         return self._info(record)
 
     def stop(self, name: str, *, grace_s: float) -> None:

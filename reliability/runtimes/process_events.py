@@ -1,8 +1,10 @@
 """What happens to the containers of the process runtime? One stream of starts and deaths, told by the kernel."""
 
+import contextlib
 import os
 import select
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -21,7 +23,11 @@ class _Watched:
 
 
 class EventStream:
-    """Events from the moment of construction. A start in this process wakes it; others are found by looking."""
+    """Events from the moment of construction.
+
+    A start in this process is told to the stream, which holds on to its exit file and its process at once, so that nothing is
+    missed however late the reader asks; starts by other processes are found by looking at the records.
+    """
 
     def __init__(self, records: Records, wanted: Callable[[Mapping[str, str]], bool]) -> None:
         self._records = records
@@ -31,92 +37,102 @@ class EventStream:
         os.set_blocking(self._wake_write, False)
         self._lock = threading.Lock()
         self._closed = False
+        self._released = False
         self._watched: dict[str, _Watched] = {}
+        self._fresh: deque[Record] = deque()
         self._known = {record.instance for record in records if not record.running}
-        for record in self._new_records():
-            self._watch(record)
+        for record in records:
+            self.tell(record)
+        self._fresh.clear()
 
-    def wake(self) -> None:
-        """Look at the records now."""
+    def tell(self, record: Record) -> None:
+        """Take note of a container, once; its start and its death will be told."""
         with self._lock:
-            if not self._closed:
-                try:
-                    os.write(self._wake_write, b"w")
-                except BlockingIOError:
-                    return
+            if self._released or record.instance in self._known or not self._wanted(record.labels):
+                return
+            try:
+                exit_file = os.open(self._records.exit_of(record.name), os.O_RDONLY)
+            except OSError:
+                return
+            self._known.add(record.instance)
+            self._watched[record.instance] = _Watched(record, exit_file, open_pidfd(record.shim))
+            self._fresh.append(record)
+            self._wake()
 
     def close(self) -> None:
         """End the stream: its reader gets STREAM_ENDED."""
         with self._lock:
-            if not self._closed:
-                self._closed = True
-                os.close(self._wake_write)
+            self._closed = True
+            self._wake()
 
     def __iter__(self) -> Iterator[RuntimeEvent]:
         try:
             while not self._closed:
-                yield from self._started()
+                for record in self._records:
+                    self.tell(record)
+                yield from self._starts()
                 for watched in self._ended(RESCAN_S):
                     yield self._death(watched)
             yield RuntimeEvent(kind=EventKind.STREAM_ENDED)
         finally:
             self._release()
 
-    def _new_records(self) -> list[Record]:
-        return [
-            record for record in self._records if record.instance not in self._known and self._wanted(record.labels)
-        ]
+    def _wake(self) -> None:
+        if not self._released:
+            with contextlib.suppress(BlockingIOError):
+                os.write(self._wake_write, b"w")
 
-    def _watch(self, record: Record) -> None:
-        self._known.add(record.instance)
-        try:
-            exit_file = os.open(self._records.exit_of(record.name), os.O_RDONLY)
-        except OSError:
-            return
-        self._watched[record.instance] = _Watched(record, exit_file, open_pidfd(record.shim))
-
-    def _started(self) -> Iterator[RuntimeEvent]:
-        for record in self._new_records():
-            self._watch(record)
+    def _starts(self) -> Iterator[RuntimeEvent]:
+        """Tell starts, each after the death of the container whose name it took over."""
+        while self._fresh:
+            record = self._fresh.popleft()
+            for watched in list(self._watched.values()):
+                if watched.record.name == record.name and watched.record.instance != record.instance:
+                    if not watched.record.running:
+                        yield self._death(watched)
             yield RuntimeEvent(kind=EventKind.START, name=record.name, labels=record.labels)
 
     def _ended(self, limit_s: float) -> list[_Watched]:
-        gone = [watched for watched in self._watched.values() if watched.pidfd is None]
-        if gone:
-            return gone
+        """Wait until a container ends, a start is told, or the limit is over; return the ended ones whose start was told."""
+        with self._lock:
+            untold = {record.instance for record in self._fresh}
+            told = [watched for instance, watched in self._watched.items() if instance not in untold]
+        by_descriptor = {watched.pidfd: watched for watched in told}
         waiter = select.poll()
         waiter.register(self._wake_read, select.POLLIN)
-        by_descriptor = {watched.pidfd: watched for watched in self._watched.values()}
         for descriptor in by_descriptor:
             if descriptor is not None:
                 waiter.register(descriptor, select.POLLIN)
-        ready = [descriptor for descriptor, _ in waiter.poll(limit_s * 1000)]
+        ready = [descriptor for descriptor, _ in waiter.poll(0 if None in by_descriptor else limit_s * 1000)]
         if self._wake_read in ready:
-            self._drain()
-        return [by_descriptor[descriptor] for descriptor in ready if descriptor in by_descriptor]
-
-    def _drain(self) -> None:
-        try:
-            os.read(self._wake_read, 4096)
-        except BlockingIOError:
-            return
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._wake_read, 4096)
+        return [watched for descriptor, watched in by_descriptor.items() if descriptor is None or descriptor in ready]
 
     def _death(self, watched: _Watched) -> RuntimeEvent:
-        del self._watched[watched.record.instance]
-        code = read_exit_code(watched.exit_file)
-        self._forget(watched)
         record = watched.record
+        with self._lock:
+            del self._watched[record.instance]
+        code = read_exit_code(watched.exit_file)
+        _forget(watched)
         return RuntimeEvent(kind=EventKind.DIE, name=record.name, labels=record.labels, exit_code=code)
 
-    @staticmethod
-    def _forget(watched: _Watched) -> None:
-        os.close(watched.exit_file)
-        if watched.pidfd is not None:
-            os.close(watched.pidfd)
+    def __del__(self) -> None:
+        self._release()
 
     def _release(self) -> None:
-        self.close()
-        os.close(self._wake_read)
-        for watched in self._watched.values():
-            self._forget(watched)
-        self._watched.clear()
+        with self._lock:
+            if self._released:
+                return
+            self._closed = self._released = True
+            os.close(self._wake_read)
+            os.close(self._wake_write)
+            for watched in self._watched.values():
+                _forget(watched)
+            self._watched.clear()
+
+
+def _forget(watched: _Watched) -> None:
+    os.close(watched.exit_file)
+    if watched.pidfd is not None:
+        os.close(watched.pidfd)

@@ -9,7 +9,6 @@ import pytest
 from tests.testbed import images
 from tests.testbed.commands import TestbedError
 from tests.testbed.fleet import Fleet
-from tests.testbed.host import Host
 from tests.testbed.images import Image
 from tests.testbed.registry import PORT, Registry
 
@@ -20,7 +19,6 @@ PROGRAMS = {
     "nsenter": "util-linux",
     "debootstrap": "debootstrap",
 }
-BUILDER = "builder"
 
 
 @pytest.fixture(scope="session")
@@ -46,33 +44,21 @@ def clean_fleet(fleet: Fleet) -> Fleet:
 
 
 @pytest.fixture(scope="session")
-def image_builder(fleet: Fleet) -> Iterator[images.BuilderHost]:
-    """The host that builds images; it is switched on when one has to be built and removed at the end of the session."""
-
-    def switched_on() -> Host:
-        return fleet.up(BUILDER)[0]
-
-    yield switched_on
-    if BUILDER in fleet.hosts:
-        fleet.remove(BUILDER)
-
-
-@pytest.fixture(scope="session")
-def base_image(image_builder: images.BuilderHost) -> Image:
+def base_image(fleet: Fleet) -> Image:
     """A small Debian with Python."""
-    return images.base(image_builder)
+    return images.base(fleet.builder)
 
 
 @pytest.fixture(scope="session")
-def numpy_image(image_builder: images.BuilderHost) -> Image:
+def numpy_image(fleet: Fleet) -> Image:
     """The image of examples/numpy_lm."""
-    return images.example(image_builder, "numpy_lm", ["numpy==2.4.6"])
+    return images.example(fleet.builder, "numpy_lm", ["numpy==2.4.6"])
 
 
 @pytest.fixture(scope="session")
-def torch_image(image_builder: images.BuilderHost) -> Image:
+def torch_image(fleet: Fleet) -> Image:
     """The image of examples/torch_ddp."""
-    return images.example(image_builder, "torch_ddp", ["torch==2.13.0", "numpy==2.4.6"])
+    return images.example(fleet.builder, "torch_ddp", ["torch==2.13.0", "numpy==2.4.6"])
 
 
 @pytest.fixture(scope="session")

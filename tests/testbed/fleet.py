@@ -19,6 +19,8 @@ from tests.testbed.images import Image
 from tests.testbed.ranks import pid_of_rank
 
 NAME_LIMIT = 12
+BUILDER = "builder"
+BUILDER_NUMBER = 250
 
 
 class Fleet:
@@ -29,6 +31,7 @@ class Fleet:
         self._fabric = self._run.fabric
         self._fabric.make()
         self.hosts: dict[str, Host] = {}
+        self._builder: Host | None = None
         self.folder = self._run.folder
         self.control_address = self._fabric.control_address
         self.storage_dir = self.folder / "storage"
@@ -119,8 +122,22 @@ class Fleet:
         self.hosts[name].group.thaw()
 
     def load(self, image: Image, *names: str) -> None:
-        """Bring an image to hosts, to all when none is named; nothing where it is already."""
-        each([self.hosts[name] for name in names or self.hosts], image.load_into)
+        """Bring an image to hosts, to all when none is named; nothing where it is already.
+
+        It is loaded once, on the builder, whose images the others then adopt.
+        """
+        lacking = [host for name in names or self.hosts if not image.is_on(host := self.hosts[name])]
+        if lacking:
+            builder = self.builder()
+            image.load_into(builder)
+            each(lacking, lambda host: host.adopt_images(builder) or image.load_into(host))
+
+    def builder(self) -> Host:
+        """Return the host, apart from the others, that builds images and holds all that were loaded."""
+        if self._builder is None:
+            self._builder = self._make(BUILDER)
+        self._builder.boot()
+        return self._builder
 
     def reset(self) -> None:
         """Bring all hosts back to a clean running state: no faults, no programs, no containers, empty folders."""
@@ -136,7 +153,7 @@ class Fleet:
     def close(self) -> None:
         """Remove all hosts and everything of this run."""
         try:
-            each(self.hosts.values(), Host.poweroff)
+            each([*self.hosts.values(), *([self._builder] if self._builder else [])], Host.poweroff)
         finally:
             runs.release(self._run)
 
@@ -144,7 +161,8 @@ class Fleet:
         if not name.isalnum() or len(name) > NAME_LIMIT:
             raise TestbedError(f"{name!r} is no name for a host: at most {NAME_LIMIT} letters and digits")
         taken = {host.address for host in self.hosts.values()}
-        number = next(n for n in range(FIRST_HOST, 250) if self._fabric.address(n) not in taken)
+        numbers = [BUILDER_NUMBER] if name == BUILDER else range(FIRST_HOST, BUILDER_NUMBER)
+        number = next(n for n in numbers if self._fabric.address(n) not in taken)
         return Host(
             name, number, folder=self.folder / name, fabric=self._fabric, group=self._run.group(name), names=self._names
         )
@@ -173,7 +191,7 @@ class Fleet:
             empty(folder)
 
 
-def each(hosts: Iterable[Host], action: Callable[[Host], None]) -> None:
+def each(hosts: Iterable[Host], action: Callable[[Host], object]) -> None:
     """Do something with several hosts at the same time; the first error is raised after all are done."""
     with ThreadPoolExecutor(max_workers=8) as pool:
         for done in [pool.submit(action, host) for host in hosts]:

@@ -37,11 +37,17 @@ class Image:
     reference: str
     file: Path
 
-    def load_into(self, host: Host) -> None:
-        """Load it into an engine unless it is there."""
+    def is_on(self, host: Host) -> bool:
+        """Whether a host's engine has it."""
         try:
             host.docker.images.get(self.reference)
         except ImageNotFound:
+            return False
+        return True
+
+    def load_into(self, host: Host) -> None:
+        """Load it into an engine unless it is there."""
+        if not self.is_on(host):
             with self.file.open("rb") as content:
                 host.docker.images.load(content)
 
