@@ -20,6 +20,7 @@ from reliability.domain.snapshots import CopyState, Tier
 from reliability.models import Failover, Hold, Incident, Job, Node, Snapshot, SnapshotCopy
 
 NUMBER = "[0-9]{1,18}"
+Rows = list[Any]
 
 
 class MayView(DjangoModelPermissions):
@@ -52,11 +53,11 @@ class Resource(ReadOnlyModelViewSet[Any]):
         parts = export.lines(self._represented(rows), self.csv_columns)
         return export.response(request._request, parts, name=self.basename)
 
-    def detailed(self, rows: list[Any]) -> list[Any]:
+    def detailed(self, rows: Rows) -> Rows:
         """Return the rows with what one more query brings for all of them at once."""
         return rows
 
-    def paginate_queryset(self, queryset: Any) -> list[Any] | None:
+    def paginate_queryset(self, queryset: Any) -> Rows | None:
         """Return the rows of a page."""
         page = super().paginate_queryset(queryset)
         return None if page is None else self.detailed(page)
@@ -117,7 +118,7 @@ class Snapshots(Resource):
         *(f"{tier}_{name}=tiers.{tier}.{name}" for tier in Tier for name in ("shards", "complete", "size_bytes")),
     )  # fmt: skip
 
-    def detailed(self, rows: list[Snapshot]) -> list[Snapshot]:
+    def detailed(self, rows: Rows) -> Rows:
         """Return the snapshots with shards and bytes of each tier, counted by the database."""
         usable = SnapshotCopy.objects.filter(snapshot__in=rows, state=CopyState.COMMITTED).order_by()
         counts = usable.values_list("snapshot", "tier").annotate(Count("rank", distinct=True), Sum("size_bytes"))

@@ -9,6 +9,8 @@ from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.db import OperationalError, connections
 
+from reliability import conf
+from reliability.errors import InvalidInput
 from reliability.supervisor import addresses
 from reliability.supervisor.control_plane import ControlPlane
 from reliability.supervisor.status import AlreadyRunning, FolderUnusable, held
@@ -22,8 +24,11 @@ def control_plane() -> ControlPlane:
     """Return the control plane that the settings describe. Raises CommandError."""
     try:
         host, port = addresses.parse(settings.LISTEN)
+        conf.cluster_policy()
     except addresses.AddressInvalid as error:
         raise CommandError(f"STEPKEEPER_LISTEN: {error}") from error
+    except InvalidInput as error:
+        raise CommandError(f"STEPKEEPER_{error.field.upper()}: {error}. {error.hint}") from error
     embedded = settings.EMBEDDED_BROKER_URL in {settings.BROKER_URL, settings.CHANNEL_URL}
     return ControlPlane(
         project=settings.BASE_DIR,

@@ -4,7 +4,6 @@ The broker first (unless it runs elsewhere), then the database schema, then web,
 broker ends last, so that a task that still runs can finish.
 """
 
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -91,7 +90,7 @@ class ControlPlane:
         return ChildSpec(name="web", argv=command, cwd=self.project)
 
     def _celery_spec(self, name: str, options: tuple[str, ...]) -> ChildSpec:
-        command = (sys.executable, "-m", "celery", "--app", "webapp", *options, "--loglevel", _log_level())
+        command = (sys.executable, "-m", "celery", "--quiet", "--app", "webapp", *options)
         return ChildSpec(name=name, argv=command, cwd=self.project)
 
     @staticmethod
@@ -100,7 +99,3 @@ class ControlPlane:
         pool = ("--pool", "threads", "--concurrency", str(CONTROLLER_THREADS))
         quiet = ("--without-gossip", "--without-mingle")
         return ("worker", "--queues", "controller", "--hostname", "controller@%h", *pool, *quiet)
-
-
-def _log_level() -> str:
-    return os.environ.get("STEPKEEPER_LOG_LEVEL", "INFO").upper()

@@ -10,7 +10,9 @@ _skipped: dict[str, str] = {}
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Remember what was skipped, and why."""
     if report.skipped and not hasattr(report, "wasxfail"):
-        _skipped[report.nodeid] = str(report.longrepr[2]) if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        _skipped[report.nodeid] = (
+            str(report.longrepr[2]) if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        )
 
 
 def pytest_collectreport(report: pytest.CollectReport) -> None:
