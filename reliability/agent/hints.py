@@ -1,21 +1,25 @@
 """How does a launcher or a trainer nudge the agent? By a datagram to a socket in the job's folder.
 
-A hint may be lost, forged or late without harm: the truth is in the files, and the agent looks at them anyway.
+A hint may be lost, forged or late without harm: the truth is in the files, and the agent looks at them anyway. Only a
+snapshot that could not be taken leaves no file; that hint is all there is, and what it says is passed on.
 """
 
 import contextlib
+import json
 import os
 import select
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 _LONGEST_PATH = 100
-_LONGEST_HINT = 4096
+_LONGEST_HINT = 8192
+_MOST_AT_ONCE = 1000
 
 
 class HintSocket:
-    """Listens for hints of one job. `wait` returns early when one came."""
+    """Listens for the hints of one job."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -27,18 +31,17 @@ class HintSocket:
         # Ranks in a container may run as another user than the agent.
         path.chmod(0o666)
 
-    def wait(self, limit_s: float) -> bool:
-        """Wait for a hint, a wake-up or the limit; return whether one came. What a hint says is not used."""
-        sources: list[int] = [self._socket.fileno(), self._wake_reader]
-        readable, _, _ = select.select(sources, [], [], limit_s)
+    def wait(self, limit_s: float) -> list[dict[str, Any]]:
+        """Wait for a hint, a wake-up or the limit; return the hints that came and could be read."""
+        select.select([self._socket, self._wake_reader], [], [], limit_s)
         with contextlib.suppress(BlockingIOError):
             while os.read(self._wake_reader, 512):
                 pass
-        came = False
+        hints = []
         with contextlib.suppress(BlockingIOError):
-            while self._socket.recv(_LONGEST_HINT):
-                came = True
-        return came or bool(readable)
+            for _ in range(_MOST_AT_ONCE):
+                hints.append(_parsed(self._socket.recv(_LONGEST_HINT)))
+        return [hint for hint in hints if hint]
 
     def wake(self) -> None:
         """End a wait of another thread."""
@@ -51,6 +54,14 @@ class HintSocket:
         os.close(self._wake_reader)
         os.close(self._wake_writer)
         self._path.unlink(missing_ok=True)
+
+
+def _parsed(datagram: bytes) -> dict[str, Any]:
+    try:
+        hint = json.loads(datagram)
+    except ValueError:
+        return {}
+    return hint if isinstance(hint, dict) else {}
 
 
 @contextlib.contextmanager

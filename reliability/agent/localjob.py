@@ -18,7 +18,7 @@ from reliability.agent.folder import JobFolder
 from reliability.agent.hints import HintSocket
 from reliability.agent.jobrecord import JobRecord
 from reliability.agent.payloads import ContainerPlan, StartPlan
-from reliability.agent.rankfiles import RankFiles
+from reliability.agent.rankfiles import RankFiles, snapshot_problem
 from reliability.errors import ContainerMissing, RuntimeFailure, StaleEpoch
 from reliability.ports import ContainerInfo, ContainerState, Runtime
 
@@ -321,9 +321,12 @@ class LocalJob:
 
     def _watch(self) -> None:
         while not self._closed:
-            self._hints.wait(LOOK_S)
+            hints = self._hints.wait(LOOK_S)
             try:
                 self.look()
+                for hint in hints:
+                    if hint.get("t") == "snapshot_problem":
+                        self.report("snapshot_problem", snapshot_problem(hint))
             except Exception:
                 # The watch over a job must survive whatever a program put into its folder.
                 log.exception("looking at the job's folder failed: job=%s", self.record.job)

@@ -40,6 +40,7 @@ DISK_LOOK_S = 5.0
 COMPARE_S = 5.0
 REJOIN_ONCE_IN_S = 60.0
 LAST_WORDS_S = 2.0
+QUEUE_END_S = 0.3
 
 log = logging.getLogger("stepkeeper.agent")
 
@@ -145,7 +146,7 @@ class AgentNode:
         log.info("ending: node=%s", self._config.name)
         self._desk.stop()
         if self._queue is not None:
-            self._queue.stop(LAST_WORDS_S)
+            self._queue.stop(QUEUE_END_S)
         for duty in self._duties:
             duty.stop()
         self._engine.stop()

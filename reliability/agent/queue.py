@@ -5,16 +5,14 @@ answer to a batch, and one that the broker delivers twice is a replay and refuse
 again for ever, at least once a second; when the worker ends for any other reason it is started anew.
 """
 
-import contextlib
 import logging
 import threading
 from collections.abc import Callable
 from typing import Any
 
 from celery import Celery
-from celery.worker import WorkController
+from celery.worker import WorkController, state
 from celery.worker.consumer import Consumer
-from celery.worker.state import maybe_shutdown
 
 TASK = "agent.order"
 CONCURRENCY = 8
@@ -43,7 +41,7 @@ class PatientConsumer(Consumer):
             interval_start=RECONNECT_FIRST_S,
             interval_step=RECONNECT_STEP_S,
             interval_max=RECONNECT_MOST_S,
-            callback=maybe_shutdown,
+            callback=state.maybe_shutdown,
         )
         self.first_connection_attempt = False
         return connected
@@ -90,7 +88,6 @@ class OrderQueue:
         self._app = make_app(broker_url, receive)
         self._queue = queue
         self._stopping = threading.Event()
-        self._worker: WorkController | None = None
         self._thread = threading.Thread(target=self._run, name="queue", daemon=True)
 
     def start(self) -> None:
@@ -100,16 +97,14 @@ class OrderQueue:
     def stop(self, limit_s: float) -> None:
         """Stop consuming."""
         self._stopping.set()
-        worker = self._worker
-        if worker is not None:
-            with contextlib.suppress(Exception):  # a worker that is just connecting cannot be stopped in order
-                worker.stop()
+        # The worker looks at this between messages, and between two tries to reach a broker that is away.
+        state.should_stop = 0
         self._thread.join(timeout=limit_s)
 
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
-                self._worker = WorkController(
+                worker = WorkController(
                     app=self._app,
                     pool_cls="threads",
                     concurrency=CONCURRENCY,
@@ -120,7 +115,7 @@ class OrderQueue:
                     without_heartbeat=True,
                     loglevel=logging.WARNING,
                 )
-                self._worker.start()
+                worker.start()
             except (Exception, SystemExit):
                 # Whatever ends the worker, orders must come in again.
                 if not self._stopping.is_set():

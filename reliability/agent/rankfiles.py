@@ -142,3 +142,14 @@ class RankFiles:
 def _finite(value: float) -> float | None:
     """JSON knows no NaN: what is not known is null."""
     return value if math.isfinite(value) else None
+
+
+def snapshot_problem(hint: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the report about a snapshot that a trainer says it could not take; nothing in a hint is trusted."""
+    body: dict[str, Any] = {"tier": "memory", "code": str(hint.get("code") or "tier")[:64]}
+    for key in ("snapshot_epoch", "step", "rank"):
+        value = hint.get(key)
+        body[key] = value if isinstance(value, int) and value >= 0 else None
+    for key in ("message", "hint"):
+        body[key] = str(hint.get(key) or "")[:2000]
+    return body
