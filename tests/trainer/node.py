@@ -43,6 +43,8 @@ def write_whole(path: Path, value: Any) -> None:
 class Node:
     """A launcher process over a job folder."""
 
+    module = "reliability.trainer.launcher"
+
     def __init__(self, root: Path, *, python: str = sys.executable, env: Mapping[str, str] | None = None) -> None:
         self.root = root
         for part in ("ctl", "mem", "log", "run"):
@@ -54,7 +56,7 @@ class Node:
 
     def start(self, *preload: str, limit_s: float = 30.0) -> dict[str, Any]:
         """Start the launcher and wait until it is ready."""
-        argv = [self._python, "-m", "reliability.trainer.launcher"]
+        argv = [self._python, "-m", self.module]
         for name in preload:
             argv += ["--preload", name]
         with (self.root / "launcher.log").open("ab") as log:
@@ -67,7 +69,8 @@ class Node:
         )
 
     def said(self) -> str:
-        return (self.root / "launcher.log").read_text()
+        log = self.root / "launcher.log"
+        return log.read_text() if log.exists() else ""
 
     def read(self, name: str) -> Any:
         try:
