@@ -8,7 +8,7 @@ RUN_HASH := $(shell cat requirements.txt requirements-dev.txt reliability/traine
 RUN_STAMP := $(VENV)/.run-$(RUN_HASH)
 DEV_STAMP := $(VENV)/.dev-$(RUN_HASH)
 NUMPY := $(shell sed -n 's/^\(numpy==[^ ]*\).*/\1/p' requirements-dev.txt)
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest -p tests.plugins.no_skips
 FAST := not engine and not broker and not postgres and not browser and not slow
 

@@ -1,5 +1,6 @@
 """What the demo is made of: a folder, five local nodes, a person who may sign in, and a guarded job."""
 
+import hashlib
 import os
 import secrets
 import shutil
@@ -50,9 +51,13 @@ NODES = (
 
 
 def memory_folder(data: Path) -> Path:
-    """Return where the nodes keep their memory tier: shared memory, or the data folder where there is none."""
+    """Return where the nodes keep their memory tier: shared memory, or the data folder where there is none.
+
+    Each data folder has its own, so that two demos on one machine do not meet.
+    """
     if os.access(SHARED_MEMORY, os.W_OK):
-        return SHARED_MEMORY / f"stepkeeper-demo-{os.getuid()}"
+        own = hashlib.sha256(str(data).encode()).hexdigest()[:8]
+        return SHARED_MEMORY / f"stepkeeper-demo-{os.getuid()}-{own}"
     return data / "memory"
 
 
