@@ -1,6 +1,7 @@
 """The settings as the typed policy that services hand to the domain."""
 
 from functools import cache
+from typing import Any
 
 from django.conf import settings
 from django.core.signals import setting_changed
@@ -11,7 +12,8 @@ from reliability.domain.policy import ClusterPolicy
 @cache
 def cluster_policy() -> ClusterPolicy:
     """Return the limits that hold for all nodes. Raises InvalidInput where settings contradict each other."""
-    return ClusterPolicy(**settings.STEPKEEPER)
+    limits: dict[str, Any] = settings.STEPKEEPER
+    return ClusterPolicy(**limits)
 
 
 def _forget(*, setting: str, **_: object) -> None:

@@ -5,17 +5,11 @@ import os
 from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "webapp.settings")
-django = get_asgi_application()
+pages = get_asgi_application()
 
 # Django must be set up before anything that imports models.
-from channels.auth import AuthMiddlewareStack  # noqa: E402
-from channels.routing import URLRouter  # noqa: E402
-from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
-
 from reliability.api import ingest  # noqa: E402
-from reliability.consumers import websocket_urlpatterns  # noqa: E402
-
-websockets = AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns)))
+from reliability.consumers import websocket_application  # noqa: E402
 
 
 async def application(scope: ingest.Scope, receive: ingest.Receive, send: ingest.Send) -> None:
@@ -24,8 +18,8 @@ async def application(scope: ingest.Scope, receive: ingest.Receive, send: ingest
     if kind == "lifespan":
         await ingest.lifespan(scope, receive, send)
     elif kind == "websocket":
-        await websockets(scope, receive, send)
+        await websocket_application(scope, receive, send)
     elif scope["path"].startswith(ingest.PREFIX):
         await ingest.ingest(scope, receive, send)
     else:
-        await django(scope, receive, send)
+        await pages(dict(scope), receive, send)  # type: ignore[arg-type] # Django types its messages more narrowly

@@ -19,7 +19,10 @@ class Node(models.Model):
     runtime = models.CharField(max_length=16)
     role = models.CharField(max_length=16, choices=choices(NodeRole), default=NodeRole.STANDBY)
     role_hint = models.CharField(
-        max_length=16, choices=choices(NodeRole), default=NodeRole.STANDBY, help_text="What it is for when no job uses it."
+        max_length=16,
+        choices=choices(NodeRole),
+        default=NodeRole.STANDBY,
+        help_text="What it is for when no job uses it.",
     )
     tier = models.PositiveSmallIntegerField(default=1, help_text="Priority as a standby; 1 is used first.")
     preemptible = models.BooleanField(default=False, help_text="Its own work may be stopped when it is needed.")
@@ -71,7 +74,9 @@ class Validation(models.Model):
         SDC = "sdc", "silent corruption"
 
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="validations")
-    failover = models.ForeignKey("Failover", null=True, blank=True, on_delete=models.SET_NULL, related_name="validations")
+    failover = models.ForeignKey(
+        "Failover", null=True, blank=True, on_delete=models.SET_NULL, related_name="validations"
+    )
     check_kind = models.CharField(max_length=16, choices=Check.choices)
     verdict = models.CharField(max_length=8, choices=choices(Verdict), blank=True)
     reason = models.TextField(blank=True)

@@ -105,7 +105,9 @@ class Failover(models.Model):
     state = models.CharField(max_length=24, choices=choices(State), default=State.AWAITING_APPROVAL)
     state_since = models.DateTimeField()
     slot = models.ForeignKey(Slot, null=True, blank=True, on_delete=models.SET_NULL, related_name="failovers")
-    failed_node = models.ForeignKey(Node, null=True, blank=True, on_delete=models.SET_NULL, related_name="failovers_from")
+    failed_node = models.ForeignKey(
+        Node, null=True, blank=True, on_delete=models.SET_NULL, related_name="failovers_from"
+    )
     standby = models.ForeignKey(Node, null=True, blank=True, on_delete=models.SET_NULL, related_name="failovers_to")
     moves = models.JSONField(
         default=list, blank=True, help_text="[{slot, from, to}]: every slot that changes its node in this recovery"
@@ -117,12 +119,14 @@ class Failover(models.Model):
     restore_step = models.PositiveBigIntegerField(null=True, blank=True)
     fault_step = models.PositiveBigIntegerField(null=True, blank=True, help_text="newest step any rank had reached")
     progress_step = models.PositiveBigIntegerField(
-        null=True, blank=True, help_text="newest complete snapshot when it was opened: proof of progress since the last one"
+        null=True, blank=True, help_text="newest complete snapshot when it was opened; a newer one proves progress"
     )
     attempt = models.PositiveIntegerField(default=1)
     proposal = models.JSONField(default=dict, blank=True)
     digest = models.CharField(max_length=64, blank=True)
-    superseded_by = models.ForeignKey("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="supersedes")
+    superseded_by = models.ForeignKey(
+        "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="supersedes"
+    )
     decided_by = models.CharField(max_length=150, blank=True)
     decided_at = models.DateTimeField(null=True, blank=True)
     decision_note = models.TextField(blank=True)

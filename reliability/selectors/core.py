@@ -290,7 +290,8 @@ def planner_defaults(job: Job, *, now: datetime) -> dict[str, dict[str, Any]]:
     }
 
 
-def _median(values: list[float], what: str) -> dict[str, Any]:
+def _median(measured: Iterable[float | None], what: str) -> dict[str, Any]:
+    values = [value for value in measured if value is not None]
     if not values:
         return {"value": None, "source": f"not measured yet: no {what}"}
     return {"value": statistics.median(values), "source": f"median of {len(values)} {what}"}

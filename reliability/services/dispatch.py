@@ -51,7 +51,7 @@ class Publisher:
             return False
         try:
             self._publish(name, args, queue=queue, expires=expires)
-        except Exception as error:  # noqa: BLE001 (boundary: each transport raises errors of its own)
+        except Exception as error:  # boundary: each transport raises errors of its own
             self._note_away(error)
             return False
         self._note_back()
@@ -80,7 +80,7 @@ class Publisher:
                 log.warning("The broker is back.")
 
 
-def _options(url: str) -> Mapping[str, Any]:
+def _options(url: str) -> dict[str, Any]:
     if url.startswith("amqp"):
         return {
             key: TRANSPORT_OPTIONS[key] for key in ("max_retries", "interval_start", "interval_step", "interval_max")

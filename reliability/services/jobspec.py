@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from reliability.domain import fields as f
-from reliability.domain.fields import Reader
 from reliability.domain.faults import Action
+from reliability.domain.fields import Reader
 from reliability.domain.policy import Approval, LeaseRule
 from reliability.domain.reports import RUNTIMES
 from reliability.errors import InvalidInput

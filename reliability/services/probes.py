@@ -18,6 +18,8 @@ from reliability.selectors import core
 from reliability.services import orders
 
 PEERS = 2
+VOTERS = 3
+"""One wrong node among three others is outvoted; among two it could not be told which of them is wrong."""
 BYTES = 8 * 2**20
 ROUNDS = 3
 LIMIT_S = 20.0
@@ -38,13 +40,13 @@ def drive(row: Validation, node: Node) -> Finished | None:
     return _bandwidth(row, node) if row.check_kind == Validation.Check.BANDWIDTH else _corruption(row, node)
 
 
-def peers(node: Node, *, without: Sequence[str]) -> list[Node]:
-    """Return up to two healthy nodes to measure against: other standbys first, because training should not notice."""
+def peers(node: Node, *, without: Sequence[str], most: int) -> list[Node]:
+    """Return healthy nodes to measure against: other standbys first, because training should not notice."""
     held = core.active_holds().values("node_id")
     healthy = Node.objects.filter(health=NodeHealth.HEALTHY).exclude(pk=node.pk).exclude(name__in=list(without))
     busy = set(core.active_slots().values_list("node_id", flat=True))
     found = sorted(healthy.exclude(pk__in=held), key=lambda each: (each.pk in busy, each.name))
-    return found[:PEERS]
+    return found[:most]
 
 
 def _chosen_peers(row: Validation, node: Node) -> list[Node]:
@@ -52,7 +54,8 @@ def _chosen_peers(row: Validation, node: Node) -> list[Node]:
     bad = row.measured.get("bad_peers", [])
     names = row.measured.get("peers")
     if names is None:
-        names = [peer.name for peer in peers(node, without=bad)]
+        most = PEERS if row.check_kind == Validation.Check.BANDWIDTH else VOTERS
+        names = [peer.name for peer in peers(node, without=bad, most=most)]
         row.measured = {**row.measured, "peers": names, "token": row.measured.get("token") or secrets.token_hex(16)}
         row.save(update_fields=["measured"])
     found = {peer.name: peer for peer in Node.objects.filter(name__in=names)}
@@ -161,7 +164,21 @@ def _corruption(row: Validation, node: Node) -> Finished | None:
     _keep(row, digests=rounds, fleet=votes)
     if len(rounds) < SDC_ROUNDS:
         return Finished(Verdict.FAIL, f"It gave {len(rounds)} of {SDC_ROUNDS} rounds, which is not a pass.")
-    return Finished(*standby.judge_digests(rounds, votes))
+    return _with_own_vote(node, rounds, votes) or Finished(*standby.judge_digests(rounds, votes))
+
+
+def _with_own_vote(node: Node, rounds: Sequence[str], votes: Mapping[str, Sequence[str]]) -> Finished | None:
+    """Where two others contradict each other, the candidate's own vote tells which of them is alone.
+
+    Without it a node that computes wrongly would have every other node set aside that is compared with it.
+    """
+    if len(votes) != 2:
+        return None
+    agreeing = [name for name, theirs in votes.items() if list(theirs) == list(rounds)]
+    if len(agreeing) != 1 or len(set(rounds)) != 1:
+        return None
+    alone = next(name for name in votes if name not in agreeing)
+    return Finished(Verdict.PASS, f"All rounds agree with {agreeing[0]}; {alone} differs from both and is suspect.")
 
 
 def _compute(row: Validation, node: Node) -> OrderRecord:

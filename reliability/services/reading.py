@@ -131,7 +131,7 @@ def _rank_of(row: Report, job: Job) -> Rank:
     return rank
 
 
-def _was_started(job: Job, epoch: int | None) -> bool:
+def _was_started(job: Job, epoch: int) -> bool:
     """Return whether ranks of this epoch were ordered at all: an end before that is the old attempt's, by our order."""
     return OrderRecord.objects.filter(job=job, kind=OrderKind.START, epoch=epoch).exists()
 
@@ -139,7 +139,7 @@ def _was_started(job: Job, epoch: int | None) -> bool:
 def _rank_exit(row: Report) -> list[FollowUp]:
     job = _job(row)
     rank = _rank_of(row, job)
-    if row.epoch != job.epoch or not _was_started(job, row.epoch):
+    if row.epoch != job.epoch or not _was_started(job, job.epoch):
         return []
     code = row.body["exit_code"]
     done = code == 0

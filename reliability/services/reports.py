@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from django.db import transaction
+from django.db import InterfaceError, OperationalError, transaction
 
 from reliability.domain.reports import Item
 from reliability.errors import ReliabilityError, StaleEpoch
@@ -121,7 +121,9 @@ def _process(pk: int) -> list[FollowUp]:
         try:
             with transaction.atomic():
                 following = READERS[row.kind](row)
-        except Exception as error:  # noqa: BLE001 (boundary: whatever is wrong with one report is that report's)
+        except (OperationalError, InterfaceError):
+            raise  # the database, not the report: it stays new
+        except Exception as error:  # boundary: whatever else is wrong with a report is that report's
             _refuse(row, error)
             return []
         row.state = Report.State.PROCESSED

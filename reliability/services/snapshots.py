@@ -74,14 +74,14 @@ def mark_bad(job: Job, snapshot: SnapshotId, problems: Iterable[Mapping[str, Any
     marked = 0
     for problem in problems:
         code = str(problem.get("code", ""))
-        if code in NO_FAULT_OF_THE_COPY:
+        if code in NO_FAULT_OF_THE_COPY or problem.get("rank") is None:
             continue
         tier = str(problem.get("tier", ""))
         copies = SnapshotCopy.objects.filter(
             snapshot__job=job,
             snapshot__epoch=snapshot.epoch,
             snapshot__step=snapshot.step,
-            rank=problem.get("rank"),
+            rank=problem["rank"],
             tier=tier,
             state=CopyState.COMMITTED,
         )

@@ -11,6 +11,7 @@ from datetime import datetime
 from django.db import transaction
 
 from reliability import conf
+from reliability.domain.health import NodeHealth, NodeRole
 from reliability.domain.standby import Verdict
 from reliability.models import Failover, Node, Validation
 from reliability.selectors import core
@@ -91,7 +92,7 @@ def due(now: datetime) -> Node | None:
         return None
     limit_s = 0.8 * conf.cluster_policy().validation_max_age_s
     held = core.active_holds().values("node_id")
-    for node in core.free_nodes().filter(health="healthy").exclude(pk__in=held).order_by("tier", "name"):
+    for node in core.free_nodes().filter(health=NodeHealth.HEALTHY, role=NodeRole.STANDBY).exclude(pk__in=held).order_by("tier", "name"):
         verdict, ended_at = core.validation_of(node)
         if verdict is None or ended_at is None or (now - ended_at).total_seconds() > limit_s:
             return node

@@ -36,7 +36,7 @@ def recovered_by_itself(failover: Failover) -> bool:
         return False
     if incident.findings.exclude(action="observe").exclude(code="node-lost").exists():
         return False
-    node = Node.objects.get(pk=incident.node_id)
+    node = Node.objects.get(pk=incident.node.pk)
     if node.health != NodeHealth.HEALTHY:
         return False
     ranks = Rank.objects.filter(job_id=failover.job_id)

@@ -57,7 +57,7 @@ def unconfirmed(failover: Failover, now: datetime) -> Outcome | None:
     _ask_again(failover, fences)
     waited = (now - failover.state_since).total_seconds()
     if not fences.silent and waited >= conf.cluster_policy().fence_limit_s:
-        left = {name: "did not stop; its writes are refused and its slot is given away" for name in fences.open}
+        left = dict.fromkeys(fences.open, "did not stop; its writes are refused and its slot is given away")
         return Outcome(Event.LEASE_RAN_OUT, {"nodes": {**fences.how, **left}})
     return None
 

@@ -63,4 +63,4 @@ def _unstopped(failover: Failover) -> dict[str, str]:
     told = OrderRecord.objects.filter(failover=failover, kind="stop").select_related("node")
     names = {order.node.name for order in told}
     stopped = {order.node.name for order in told if order.state == OrderRecord.State.DONE}
-    return {name: "It did not confirm that the old attempt ended." for name in names - stopped}
+    return dict.fromkeys(names - stopped, "It did not confirm that the old attempt ended.")

@@ -1,6 +1,8 @@
 """STARTING and VERIFYING: do all ranks run in the new epoch, and is each past its first step?"""
 
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 from reliability import conf
 from reliability.domain.failover import Event
@@ -101,7 +103,7 @@ def _failed_from(failover: Failover, snapshot: SnapshotId) -> bool:
     return known.exists() and before.exists()
 
 
-def _again(failover: Failover, event: Event, detail: dict[str, object]) -> Outcome:
+def _again(failover: Failover, event: Event, detail: Mapping[str, Any]) -> Outcome:
     detail = {"step": failover.restore_step, "epoch": failover.to_epoch, **detail}
     if failover.attempt >= conf.cluster_policy().max_attempts:
         return Outcome(Event.GAVE_UP, {**detail, "reason": f"{failover.attempt} attempts failed. {detail['reason']}"})
