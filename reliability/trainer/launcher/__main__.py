@@ -30,11 +30,10 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 def main() -> int:
     """Run the launcher; in a forked rank, run the rank's program. Returns the process's exit code."""
     modules, folder = _arguments()
-    if os.environ.get("STEPKEEPER_PARENT_DEATH") == "1":
-        linux.die_with_parent(os.getppid())
+    parent = linux.watch_parent() if os.environ.get("STEPKEEPER_PARENT_DEATH") == "1" else None
     linux.adopt_orphans()
     try:
-        _serve(modules, folder)
+        _serve(modules, folder, parent)
     except InRank as forked:
         start = forked.start
     else:
@@ -53,7 +52,7 @@ def _arguments() -> tuple[list[str], JobFolder]:
     return [name for word in words for name in re.split(r"[\s,]+", word) if name], JobFolder(Path(root))
 
 
-def _serve(modules: list[str], folder: JobFolder) -> None:
+def _serve(modules: list[str], folder: JobFolder, parent: int | None) -> None:
     began = time.monotonic()
     folder.make()
     ready = folder.ctl / "ready.json"
@@ -61,7 +60,7 @@ def _serve(modules: list[str], folder: JobFolder) -> None:
     client = _client_path(folder)
     preloaded, failed = _preload(modules)
     attempts = Attempts(folder, client)
-    supervisor = Supervisor(folder, attempts)
+    supervisor = Supervisor(folder, attempts, parent)
     seconds = time.monotonic() - began
     write_json(ready, {"pid": os.getpid(), "preloaded": preloaded, "failed": failed, "seconds": seconds})
     Hints(folder.agent_socket).send("ready")

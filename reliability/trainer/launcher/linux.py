@@ -23,6 +23,16 @@ def die_with_parent(parent: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def watch_parent() -> int | None:
+    """Return a descriptor that becomes readable when the parent ends; None for a process without a parent.
+
+    A death signal would do for ranks, whose parent has one thread. For the launcher it would not: the kernel sends it
+    when the *thread* that started the launcher ends, and that may happen while its process goes on.
+    """
+    parent = os.getppid()
+    return os.pidfd_open(parent) if parent else None
+
+
 def adopt_orphans() -> None:
     """Become the parent of descendants whose own parent ends, as process 1 of a container is anyway."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

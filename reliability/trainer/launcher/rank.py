@@ -103,7 +103,8 @@ def _run_file(program: Sequence[str]) -> int:
     if not path.is_file():
         _refuse(f"cannot run {path}: no such file in {Path.cwd()}", NOT_FOUND)
     sys.argv = list(program)
-    sys.path[0] = str(path.parent.resolve())
+    if not sys.flags.safe_path:  # with it, Python adds no folder of the program, and there is none to replace
+        sys.path[0] = str(path.parent.resolve())
     _own_random_numbers()
     try:
         runpy.run_path(str(path), run_name="__main__")

@@ -24,18 +24,23 @@ LOGS_KEPT = 5
 class Supervisor:
     """Obeys the epoch files of one job's folder until it is told to end."""
 
-    def __init__(self, folder: JobFolder, attempts: Attempts) -> None:
+    def __init__(self, folder: JobFolder, attempts: Attempts, parent: int | None) -> None:
+        """`parent` is a descriptor that becomes readable when the launcher must end with its parent."""
         self._folder = folder
         self._attempts = attempts
         self._book = OrderBook(folder.ctl)
         self._epoch = self._book.taken_up()
         self._waiting: EpochOrder | None = None
         self._ending = False
+        self._parent = parent
         self._watch = linux.watch_folder(folder.ctl)
         self._wake, self._waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
     def run(self) -> None:
-        """Serve until SIGTERM or SIGINT, then return with no process left. Raises InRank in each forked rank."""
+        """Serve until SIGTERM, SIGINT or the end of the parent, then return with no process left.
+
+        Raises InRank in each forked rank.
+        """
         with self._signals():
             while not self._done():
                 self._listen()
@@ -62,23 +67,23 @@ class Supervisor:
             return
         order, self._waiting = self._waiting, None
         forget_old_logs(self._folder.log, below=order.epoch - LOGS_KEPT)
-        private = [self._wake, self._waker]
-        if self._watch is not None:
-            private.append(self._watch)
-        self._attempts.start(order, private)
+        self._attempts.start(order, [*self._sources(), self._waker])
 
     def _listen(self) -> None:
         outputs = self._attempts.outputs
-        sources = [self._wake, *outputs]
-        if self._watch is not None:
-            sources.append(self._watch)
         hurried = self._watch is None or self._waiting is not None or self._ending
-        for fd in _readable(sources, POLL_S if hurried else IDLE_S):
+        for fd in _readable([*self._sources(), *outputs], POLL_S if hurried else IDLE_S):
             if fd in outputs:
                 outputs[fd].drain()
+            elif fd == self._parent:
+                self._ending = True
             else:
                 with contextlib.suppress(BlockingIOError):
                     os.read(fd, 65536)
+
+    def _sources(self) -> list[int]:
+        """The descriptors that wake the loop, besides the output of the ranks."""
+        return [fd for fd in (self._wake, self._watch, self._parent) if fd is not None]
 
     def _end(self, _number: int, _frame: FrameType | None) -> None:
         self._ending = True
