@@ -10,7 +10,7 @@ from reliability.errors import InvalidInput
 from reliability.models import Drill, Job, Node
 
 UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-UNIT_CHOICES = [("s", "seconds"), ("min", "minutes"), ("h", "hours"), ("d", "days")]
+UNIT_CHOICES = [("s", "s"), ("min", "min"), ("h", "h"), ("d", "days")]
 TIMES = ("save_stall", "drain", "recovery", "downtime", "mtbf")
 
 

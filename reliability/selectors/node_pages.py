@@ -69,7 +69,7 @@ def newest_checks(nodes: Collection[int]) -> dict[int, tuple[Validation, ...]]:
 
 def warm_for(node: Node) -> tuple[str, ...]:
     """Return the jobs the node holds a warm container of, as its last heartbeat told."""
-    return tuple(sorted(job for job, told in node.containers.items() if told.get("container") == "warm"))
+    return tuple(sorted(job for job, told in node.containers.items() if isinstance(told, dict) and told.get("container") == "warm"))
 
 
 def standby_lines(nodes: Iterable[Node], *, busy: Collection[int | None]) -> list[StandbyLine]:

@@ -35,7 +35,9 @@ def _default(name: str, why: str) -> Known:
 def _of_samples(name: str, samples: Sequence[float], noun: str) -> Known:
     if not samples:
         return _default(name, f"no {noun} measured yet")
-    spread = f"{min(samples):.2f} to {max(samples):.2f} s"
+    if len(samples) == 1:
+        return Known(samples[0], f"measured once ({noun})", measured=True)
+    spread = f"{min(samples):.3g} to {max(samples):.3g} s"
     return Known(median(samples), f"measured: median of {len(samples)} {noun}, {spread}", measured=True)
 
 

@@ -158,15 +158,21 @@ def clock(at: datetime | None) -> str:
 
 
 @register.filter
+def fine_clock(at: datetime | None) -> str:
+    """Write the time of day to tenths of a second, UTC."""
+    return f"{at.strftime('%H:%M:%S')}.{at.microsecond // 100_000}" if at else ""
+
+
+@register.filter
 def instant(at: datetime | None) -> str:
     """Write date and time of day, UTC."""
     return at.strftime("%Y-%m-%d %H:%M:%S UTC") if at else UNKNOWN
 
 
 @register.filter
-def sized(count: float | None) -> str:
-    """Write a number of bytes."""
-    if count is None:
+def sized(count: Any) -> str:
+    """Write a number of bytes; what a node tells may be anything, so what is no number is unknown."""
+    if isinstance(count, bool) or not isinstance(count, int | float):
         return UNKNOWN
     value = float(count)
     for unit in ("B", "KB", "MB", "GB"):
@@ -179,7 +185,7 @@ def sized(count: float | None) -> str:
 @register.filter
 def grouped(number: int | None) -> str:
     """Write a whole number in groups of three."""
-    return UNKNOWN if number is None else f"{number:,}".replace(",", "\u2009")
+    return UNKNOWN if number is None else f"{number:,}".replace(",", "\u202f")
 
 
 @register.filter
@@ -238,6 +244,6 @@ def recovery_time(failover: Failover) -> float | None:
 @register.filter
 def rate(bytes_per_s: Any) -> str:
     """Write a measured bandwidth; of several rounds, the median."""
-    if isinstance(bytes_per_s, list | tuple):
-        bytes_per_s = median(bytes_per_s) if bytes_per_s else None
-    return UNKNOWN if bytes_per_s is None else f"{sized(bytes_per_s)}/s"
+    rounds = bytes_per_s if isinstance(bytes_per_s, list | tuple) else [bytes_per_s]
+    numbers = [value for value in rounds if isinstance(value, int | float)]
+    return f"{sized(median(numbers))}/s" if numbers else UNKNOWN

@@ -1,6 +1,7 @@
 """How often should a job save? Recomputes the period from the target and applies it to a running job."""
 
 import json
+from math import log10
 from typing import Any
 
 import plotly.graph_objects as go
@@ -15,13 +16,17 @@ from reliability.domain.planner import FirstOrderInputs, FirstOrderPlan
 from reliability.errors import ReliabilityError
 from reliability.forms import PlannerForm, with_units
 from reliability.models import Job
+from reliability.selectors import core
 from reliability.selectors.plan_pages import DEFAULT_TARGET, planner_values
-from reliability.selectors.progress import JobLine, job_lines
 from reliability.services import plans
 from reliability.views.page import render_page, tell, tell_error
 
 POINTS = 161
 TABLE_POINTS = 9
+TICKS = {
+    "10 ms": 0.01, "0.1 s": 0.1, "1 s": 1, "10 s": 10, "1 min": 60, "10 min": 600, "1 h": 3600, "6 h": 21600, "1 d": 86400,
+    "1 week": 604800, "1 month": 2592000,
+}
 applies = permission_required("reliability.apply_plan", raise_exception=True)
 
 
@@ -31,7 +36,7 @@ def _figure(inputs: FirstOrderInputs, plan: FirstOrderPlan, present_s: float | N
     figure = go.Figure()
     figure.add_scatter(
         x=[period for period, _ in points], y=[100 * rate for _, rate in points], mode="lines", name="rate",
-        hovertemplate="every %{x:.3s} s: %{y:.2f} %<extra></extra>",
+        hovertemplate="every %{x:.3~g} s: %{y:.2f} %<extra></extra>",
     )
     figure.add_hline(y=100 * inputs.target, line_dash="dash", name="target")
     if plan.feasible and plan.low_s:
@@ -48,8 +53,11 @@ def _figure(inputs: FirstOrderInputs, plan: FirstOrderPlan, present_s: float | N
         )
     least = max(0.0, 100 * min(inputs.target, plan.best_rate) - 12)
     figure.update_layout(
-        template=None, showlegend=False, height=340, margin={"l": 56, "r": 16, "t": 12, "b": 44},
-        xaxis={"type": "log", "title": {"text": "period, start to start, seconds"}, "fixedrange": True},
+        template=None, autosize=True, showlegend=False, height=340, margin={"l": 56, "r": 16, "t": 12, "b": 44},
+        xaxis={
+            "type": "log", "title": {"text": "period, start to start"}, "fixedrange": True,
+            "tickvals": list(TICKS.values()), "ticktext": list(TICKS), "range": [log10(points[0][0]), log10(points[-1][0])],
+        },
         yaxis={"range": [least, 101], "title": {"text": "effective training rate, %"}, "fixedrange": True},
     )
     return str(figure.to_json())
@@ -59,22 +67,19 @@ def _rate_table(inputs: FirstOrderInputs) -> list[tuple[float, float, bool]]:
     return [(period, rate, rate >= inputs.target) for period, rate in planner.curve(inputs, TABLE_POINTS)]
 
 
-def _steps(plan: FirstOrderPlan, inputs: FirstOrderInputs, line: JobLine | None) -> int | None:
-    if line is None or not line.step_s:
-        return None
-    return planner.steps(plan.period_s, inputs.save_stall_s, line.step_s)
-
-
-def _answer(form: PlannerForm, line: JobLine | None) -> dict[str, Any]:
+def _answer(form: PlannerForm, job: Job | None) -> dict[str, Any]:
     inputs = form.inputs()
     if inputs is None:
         return {}
     plan = planner.first_order(inputs)
-    present_s = line.period_s + inputs.save_stall_s if line and line.period_s else None
+    # the same time of a step as services.plans applies, so that what is shown is what is ordered
+    step_s = core.planner_defaults(job, now=timezone.now())["step_s"]["value"] if job else None
+    present_s = job.every_steps * step_s + inputs.save_stall_s if job and step_s else None
     return {
         "inputs": inputs,
         "plan": plan,
-        "every_steps": _steps(plan, inputs, line),
+        "step_s": step_s,
+        "every_steps": planner.steps(plan.period_s, inputs.save_stall_s, step_s) if step_s else None,
         "present_s": present_s,
         "present_rate": planner.rate_at(inputs, present_s) if present_s else None,
         "figure": json.loads(_figure(inputs, plan, present_s)),
@@ -117,9 +122,8 @@ def plan(request: HttpRequest) -> HttpResponse:
     """Show the period for the inputs in the address; a form of any browser fills them in."""
     job = _chosen_job(request)
     form, sources = _form(request, job)
-    line = job_lines([job], now=timezone.now())[0] if job else None
     applied = job.plans.first() if job else None
-    context = {"form": form, "sources": sources, "job": job, "line": line, "applied": applied, **_answer(form, line)}
+    context = {"form": form, "sources": sources, "job": job, "applied": applied, **_answer(form, job)}
     return render_page(request, "planner.html", context, topics=[f"job:{job.pk}"] if job else [])
 
 
@@ -131,7 +135,7 @@ def apply(request: HttpRequest) -> HttpResponse:
     inputs = form.inputs()
     job = form.cleaned_data.get("job") if form.is_valid() else None
     if inputs is None or job is None:
-        context = {"form": form, "sources": {}, "job": job, "line": None}
+        context = {"form": form, "sources": {}, "job": job}
         return render_page(request, "planner.html", context, status=400)
     try:
         applied = plans.apply(job, inputs=inputs, by=request.user.get_username())
