@@ -10,6 +10,9 @@ from docker.utils import parse_repository_tag
 from reliability.errors import ImageMissing
 from reliability.runtimes.docker_engine import LOST, Engine, explain, translated
 
+BAD_REQUEST = 400
+REFERENCE_HINT = "Name the image as repository@sha256:..., repository:tag, or sha256:... for one that is on the node."
+
 
 def ensure(engine: Engine, image: str, *, pull_limit_s: float) -> str:
     """Return the image's id (`sha256:...`), the same on every node whether it was pulled, loaded or built.
@@ -39,6 +42,10 @@ def image_id(engine: Engine, image: str) -> str:
             return str(engine.api.inspect_image(image)["Id"])
         except NotFound:
             return ""
+        except APIError as error:
+            if error.status_code == BAD_REQUEST:
+                raise ImageMissing(f"{image} is no image reference: {explain(error)}", hint=REFERENCE_HINT) from error
+            raise
 
 
 def pull(engine: Engine, image: str, *, limit_s: float) -> str:

@@ -9,7 +9,6 @@ from urllib.request import urlopen
 
 from tests.testbed.commands import TestbedError, wait_until
 from tests.testbed.host import Host
-from tests.testbed.images import Image
 
 PORT = 23100
 
@@ -43,10 +42,10 @@ class Registry:
             self.process.kill()
             self.process.wait(timeout=10)
 
-    def push(self, host: Host, image: Image, name: str) -> str:
+    def push(self, host: Host, image: str, name: str) -> str:
         """Push an image from a host's engine; return its reference by digest."""
         repository = f"{self.address}/{name}"
-        host.docker.images.get(image.reference).tag(repository, tag="pushed")
+        host.docker.images.get(image).tag(repository, tag="pushed")
         lines = [*host.docker.api.push(repository, tag="pushed", stream=True, decode=True)]
         problems = [line["error"] for line in lines if "error" in line]
         if problems:
