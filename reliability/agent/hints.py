@@ -33,15 +33,17 @@ class HintSocket:
 
     def wait(self, limit_s: float) -> list[dict[str, Any]]:
         """Wait for a hint, a wake-up or the limit; return the hints that came and could be read."""
-        select.select([self._socket, self._wake_reader], [], [], limit_s)
+        sources: list[int] = [self._socket.fileno(), self._wake_reader]
+        select.select(sources, [], [], limit_s)
         with contextlib.suppress(BlockingIOError):
             while os.read(self._wake_reader, 512):
                 pass
-        hints = []
+        return [hint for hint in map(_parsed, self._datagrams()) if hint]
+
+    def _datagrams(self) -> Iterator[bytes]:
         with contextlib.suppress(BlockingIOError):
             for _ in range(_MOST_AT_ONCE):
-                hints.append(_parsed(self._socket.recv(_LONGEST_HINT)))
-        return [hint for hint in hints if hint]
+                yield self._socket.recv(_LONGEST_HINT)
 
     def wake(self) -> None:
         """End a wait of another thread."""

@@ -10,9 +10,12 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from celery import Celery
-from celery.worker import WorkController, state
-from celery.worker.consumer import Consumer
+from reliability.agent.lean import without
+
+with without("django"):  # kombu takes it along wherever it is installed, for the sake of one string type
+    from celery import Celery
+    from celery.worker import WorkController, state
+    from celery.worker.consumer import Consumer
 
 TASK = "agent.order"
 CONCURRENCY = 8
@@ -49,7 +52,7 @@ class PatientConsumer(Consumer):
 
 def make_app(broker_url: str, receive: Callable[[object], None]) -> Celery:
     """Return the Celery app of a node, with its one task."""
-    app = Celery("stepkeeper-agent", set_as_current=False)
+    app = Celery("stepkeeper-agent", set_as_current=False, fixups=[])
     app.conf.update(
         broker_url=broker_url,
         broker_connection_retry=True,
@@ -98,7 +101,7 @@ class OrderQueue:
         """Stop consuming."""
         self._stopping.set()
         # The worker looks at this between messages, and between two tries to reach a broker that is away.
-        state.should_stop = 0
+        state.should_stop = 0  # type: ignore[assignment]
         self._thread.join(timeout=limit_s)
 
     def _run(self) -> None:

@@ -1,0 +1,222 @@
+"""Copies to the next tier: durable, verified, newest first, and never half a file that counts."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reliability.agent import jobrecord
+from reliability.agent.jobrecord import JobRecord
+from reliability.agent.mover import KEEP_ON_SSD, TO_SSD, TO_STORAGE
+from reliability.tiers import copying
+from reliability.tiers.directory import DirectoryTier
+from reliability.tiers.shards import Shard
+from tests.agent.conftest import CHECKOUT
+from tests.agent.ingest import until
+from tests.agent.shardfiles import commit, damage
+
+JOB = "lm"
+
+
+class MoverProcess:
+    """One mover as the agent starts it, with its folders."""
+
+    def __init__(self, folder: Path, direction: str) -> None:
+        self.folder = folder
+        self.direction = direction
+        self.memory = folder / "memory" / JOB / "mem"
+        self.ssd = folder / "ssd"
+        self.storage = folder / "storage"
+        self.jobs = folder / "jobs"
+        for path in (self.memory, self.ssd, self.storage, self.jobs):
+            path.mkdir(parents=True, exist_ok=True)
+        self.record = JobRecord(job=JOB, epoch=1, started_epoch=1, ranks=[0], storage_dir=str(self.storage))
+        self.save()
+        self.process: subprocess.Popen[bytes] | None = None
+        self._pending = b""
+        self.said: list[dict[str, Any]] = []
+
+    def save(self) -> None:
+        jobrecord.save(self.jobs, self.record)
+
+    def start(self) -> None:
+        argv = [sys.executable, "-m", "reliability.agent.mover", self.direction, "--node=n", f"--parent={os.getpid()}"]
+        argv += [f"--jobs-dir={self.jobs}", f"--memory-dir={self.folder / 'memory'}", f"--ssd-dir={self.ssd}"]
+        self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=CHECKOUT)
+
+    def listen(self) -> list[dict[str, Any]]:
+        """Return all lines said so far."""
+        assert self.process is not None
+        assert self.process.stdout is not None
+        while select.select([self.process.stdout], [], [], 0)[0]:
+            piece = os.read(self.process.stdout.fileno(), 65536)
+            if not piece:
+                break
+            self._pending += piece
+        *lines, self._pending = self._pending.split(b"\n")
+        self.said += [json.loads(line) for line in lines]
+        return self.said
+
+    def steps(self) -> list[int]:
+        return [line["body"]["step"] for line in self.listen() if line["kind"] == "snapshot_copy"]
+
+    def problems(self) -> list[dict[str, Any]]:
+        return [line["body"] for line in self.listen() if line["kind"] == "snapshot_problem"]
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            for pipe in (self.process.stdin, self.process.stdout):
+                if pipe is not None:
+                    pipe.close()
+        self.process = None
+
+
+@pytest.fixture
+def to_ssd(tmp_path: Path) -> Iterator[MoverProcess]:
+    mover = MoverProcess(tmp_path, TO_SSD)
+    yield mover
+    mover.kill()
+
+
+@pytest.fixture
+def to_storage(tmp_path: Path) -> Iterator[MoverProcess]:
+    mover = MoverProcess(tmp_path, TO_STORAGE)
+    yield mover
+    mover.kill()
+
+
+def test_the_newest_snapshot_is_copied_first_and_only_as_many_as_are_kept(to_ssd: MoverProcess) -> None:
+    for step in range(10, 80, 10):
+        commit(to_ssd.memory, Shard(1, step, 0), b"x" * step)
+    to_ssd.start()
+    until(lambda: len(to_ssd.steps()) == KEEP_ON_SSD)
+    assert to_ssd.steps() == [70, 60, 50, 40]
+
+
+def test_what_was_copied_before_is_told_again_after_a_restart(to_ssd: MoverProcess) -> None:
+    commit(to_ssd.memory, Shard(1, 10, 0), b"x")
+    to_ssd.start()
+    first = until(lambda: to_ssd.steps() and to_ssd.said[0])
+    to_ssd.kill()
+    to_ssd.said.clear()
+    to_ssd.start()
+    assert until(lambda: to_ssd.steps() and to_ssd.said[0]) == first
+
+
+def test_a_mover_killed_in_the_middle_of_a_copy_leaves_nothing_that_counts(to_ssd: MoverProcess) -> None:
+    content = os.urandom(2**20) * 64
+    commit(to_ssd.memory, Shard(1, 10, 0), content)
+    target = DirectoryTier(to_ssd.ssd / JOB)
+    part = to_ssd.ssd / JOB / "e1-s10-r0.snap.n.part"
+    for _ in range(3):
+        to_ssd.start()
+        until(part.exists)
+        os.kill(to_ssd.process.pid, signal.SIGKILL)
+        to_ssd.kill()
+        assert target.keys("") == []
+        assert part.exists()
+    to_ssd.start()
+    until(lambda: to_ssd.steps() == [10])
+    record = target.record("e1-s10-r0")
+    assert copying.verify(target.data_path("e1-s10-r0"), digest=record["digest"]) == len(content)
+    assert list((to_ssd.ssd / JOB).glob("*.part")) == []
+
+
+def test_a_damaged_shard_is_never_copied_and_is_reported(to_ssd: MoverProcess) -> None:
+    damage(commit(to_ssd.memory, Shard(1, 10, 0), b"x" * 1000)["path"])
+    to_ssd.start()
+    problem = until(to_ssd.problems)[0]
+    assert (problem["code"], problem["tier"], problem["step"]) == ("digest_mismatch", "ssd", 10)
+    assert list((to_ssd.ssd / JOB).glob("*")) == []
+
+
+@pytest.fixture
+def small_disk() -> Iterator[Path]:
+    """A file system of 1 MiB."""
+    folder = Path(tempfile.mkdtemp(prefix="sk-small-"))
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)], check=True)
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+    folder.rmdir()
+
+
+def test_a_full_storage_is_reported_leaves_no_part_and_is_used_again_when_there_is_room(
+    to_storage: MoverProcess, small_disk: Path
+) -> None:
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(700 * 1024))
+    to_storage.record.storage_dir = str(small_disk)
+    to_storage.save()
+    commit(to_storage.ssd / JOB, Shard(1, 10, 0), os.urandom(600 * 1024))
+    to_storage.start()
+    problem = until(to_storage.problems)[0]
+    assert (problem["code"], problem["tier"]) == ("tier_full", "storage")
+    assert problem["hint"]
+    assert [path for path in small_disk.rglob("*") if path.is_file()] == [ballast]
+    ballast.unlink()
+    until(lambda: to_storage.steps() == [10])
+    assert len(to_storage.problems()) == 1, "the same trouble is not told at every try"
+
+
+def test_a_storage_folder_that_is_not_there_is_reported_and_not_made(to_storage: MoverProcess) -> None:
+    missing = to_storage.folder / "not-mounted"
+    to_storage.record.storage_dir = str(missing)
+    to_storage.save()
+    commit(to_storage.ssd / JOB, Shard(1, 10, 0), b"x")
+    to_storage.start()
+    problem = until(to_storage.problems)[0]
+    assert problem["code"] == "tier_unreachable"
+    assert str(missing) in problem["message"]
+    assert not missing.exists()
+    missing.mkdir()
+    until(lambda: to_storage.steps() == [10])
+
+
+def test_shards_of_an_abandoned_line_go_only_after_the_new_line_has_committed(to_ssd: MoverProcess) -> None:
+    for step in (10, 20, 30):
+        commit(to_ssd.memory, Shard(1, step, 0), b"x")
+    to_ssd.start()
+    until(lambda: sorted(to_ssd.steps()) == [10, 20, 30])
+    to_ssd.record.begin(2, [0], (1, 20))
+    to_ssd.save()
+    target = DirectoryTier(to_ssd.ssd / JOB)
+    begun = time.monotonic()
+    until(lambda: time.monotonic() - begun > 1.2)
+    assert target.keys("") == ["e1-s10-r0", "e1-s20-r0", "e1-s30-r0"]
+    commit(to_ssd.memory, Shard(2, 25, 0), b"y")
+    until(lambda: target.keys("") == ["e1-s10-r0", "e1-s20-r0", "e2-s25-r0"])
+
+
+def test_storage_keeps_what_is_not_yet_complete_there(to_storage: MoverProcess) -> None:
+    target = DirectoryTier(to_storage.storage / JOB)
+    for step in range(10, 130, 10):
+        commit(to_storage.storage / JOB, Shard(1, step, 0), b"x", stored=True)
+        commit(to_storage.storage / JOB, Shard(1, step, 7), b"x", stored=True)
+    to_storage.record.storage_floor = 20
+    to_storage.save()
+    to_storage.start()
+    until(lambda: "e1/s10-r0" not in target.keys("e1/"))
+    assert "e1/s20-r0" in target.keys("e1/")
+    to_storage.record.storage_floor = 120
+    to_storage.save()
+    until(lambda: sum(key.endswith("-r0") for key in target.keys("")) == 8)
+    assert sum(key.endswith("-r7") for key in target.keys("")) == 12, "another node's rank is not ours to tidy"
+
+
+def test_a_mover_ends_with_the_agent(to_ssd: MoverProcess) -> None:
+    to_ssd.start()
+    assert to_ssd.process is not None
+    assert to_ssd.process.stdin is not None
+    to_ssd.process.stdin.close()
+    assert to_ssd.process.wait(timeout=5) == 0
