@@ -1,0 +1,1 @@
+"""Measurements of this machine: `make bench`, or `python -m bench NAME ...`; one module for each question."""
