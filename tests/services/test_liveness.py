@@ -1,0 +1,130 @@
+"""Unreachable is not failed: what silence alone does, and what it takes to give a node up."""
+
+from datetime import timedelta
+
+import pytest
+
+from reliability.domain.health import NodeHealth
+from reliability.models import Failover, Finding, Incident, Job, Node, ServiceBeat
+from reliability.selectors import core
+from reliability.services import beats, clock, losses
+from tests.services.world import World
+
+pytestmark = pytest.mark.django_db
+
+
+def _health(name: str) -> str:
+    return Node.objects.get(name=name).health
+
+
+def test_a_node_whose_heartbeats_are_lost_while_training_goes_on_is_unreachable_and_nothing_else(world: World) -> None:
+    world.running_job()
+    for _ in range(2):  # the second blip is treated like the first
+        world.agents["n2"].beating = False
+        world.until(lambda: _health("n2") == NodeHealth.UNREACHABLE)
+        for _ in range(40):
+            world.tick(0.5)
+        assert not Failover.objects.exists()
+        assert world.job().state == Job.State.RUNNING
+        world.agents["n2"].beating = True
+        world.until(lambda: _health("n2") == NodeHealth.HEALTHY)
+
+
+def test_one_of_several_nodes_lost_is_a_recovery_though_all_others_say_running(world: World) -> None:
+    world.running_job()
+    world.save(20)
+    for agent in world.agents.values():
+        agent.stepping = False
+    world.agents["n3"].power_off()
+    world.until(Failover.objects.exists, seconds=12)
+    lost = Finding.objects.get(code="node-lost")
+    assert lost.node.name == "n3"
+    assert "Nothing was heard" in lost.evidence
+    assert "made a step" in lost.evidence
+    assert world.job().state == Job.State.RECOVERING
+
+
+def test_most_nodes_silent_at_once_is_one_incident_of_the_control_plane_and_no_nodes_fault(world: World) -> None:
+    world.running_job()
+    for agent in world.agents.values():
+        agent.beating = False
+        agent.stepping = False
+    for _ in range(30):
+        world.tick(1.0)
+    assert [incident.code for incident in Incident.objects.all()] == ["control-plane"]
+    assert not Failover.objects.exists()
+    assert _health("n1") == NodeHealth.HEALTHY
+    for agent in world.agents.values():
+        agent.beating = True
+        agent.stepping = True
+    for _ in range(5):
+        world.tick(0.5)
+    assert Incident.objects.get().closed_at is not None
+    assert not Failover.objects.exists()
+
+
+def test_time_in_which_ingest_did_not_listen_is_nobodys_silence(world: World) -> None:
+    world.running_job()
+    world.pass_time(60)
+    losses.look(clock.now())  # the web process was away: no beat of its own either
+    assert _health("n1") == NodeHealth.HEALTHY
+    beats.flush(clock.now())
+    losses.look(clock.now())
+    assert _health("n1") == NodeHealth.HEALTHY
+    assert core.listening_since(clock.now()) == clock.now()
+
+
+def test_the_beat_of_ingest_starts_anew_after_a_gap_only(world: World) -> None:
+    began = ServiceBeat.objects.get(name=core.INGEST_BEAT).started_at
+    world.pass_time(1)
+    beats.flush(clock.now())
+    assert ServiceBeat.objects.get(name=core.INGEST_BEAT).started_at == began
+    world.pass_time(30)
+    beats.flush(clock.now())
+    assert ServiceBeat.objects.get(name=core.INGEST_BEAT).started_at == clock.now()
+
+
+def test_last_seen_never_goes_backwards(world: World) -> None:
+    now = clock.now()
+    beats.remember("n1", None, now)
+    beats.flush(now)
+    beats.remember("n1", None, now - timedelta(seconds=5))
+    beats.flush(now)
+    assert Node.objects.get(name="n1").last_seen_at == now
+
+
+def test_a_replacement_that_falls_silent_is_noticed_within_the_normal_limit(world: World) -> None:
+    """A node that took over starts with a clean record, and a late message of its predecessor changes nothing."""
+    world.running_job()
+    world.save(20)
+    _lose(world, "n3")
+    world.recover()
+    _lose(world, "s1")
+    second = world.failover()
+    assert second.failed_node is not None
+    assert second.failed_node.name == "s1"
+    assert world.recover().state == "completed"
+    assert [move["to"] for move in world.failover().moves] == ["s2"]
+
+
+def _lose(world: World, name: str) -> None:
+    before = Failover.objects.count()
+    for agent in world.agents.values():
+        agent.stepping = False
+    world.agents[name].power_off()
+    world.until(lambda: Failover.objects.count() > before, seconds=15)
+    for agent in world.agents.values():
+        agent.stepping = True
+
+
+def test_a_job_on_one_node_only_is_not_given_up_for_silence_alone(bare_world: World) -> None:
+    bare_world.node("n1", "training")
+    for name in ("s1", "s2", "s3"):
+        bare_world.node(name)
+    bare_world.tick()
+    bare_world.running_job(nodes=1)
+    bare_world.agents["n1"].power_off()
+    for _ in range(40):
+        bare_world.tick(0.5)
+    assert _health("n1") == NodeHealth.UNREACHABLE
+    assert not Failover.objects.exists()
