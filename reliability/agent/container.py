@@ -49,7 +49,7 @@ def spec_of(
             LABEL_SLOT: WARM if slot is None else str(slot),
             LABEL_EPOCH: str(epoch),
         },
-        mounts=(Mount(source=folder, target=INSIDE),) if in_docker else (),
+        mounts=(Mount(source=folder, target=INSIDE), *plan.mounts) if in_docker else (),
         workdir=plan.workdir,
         shm_bytes=plan.shm_bytes,
         memory_bytes=plan.memory_bytes,

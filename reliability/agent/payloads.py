@@ -7,6 +7,7 @@ from typing import Any
 
 from reliability.agent.fields import Fields
 from reliability.domain.policy import LeaseRule
+from reliability.ports import Mount
 from reliability.tiers.shards import Shard
 
 MOST_DRILL_S = 3600.0
@@ -26,6 +27,7 @@ class ContainerPlan:
     memory_bytes: int
     cpus: float
     shm_bytes: int
+    mounts: Sequence[Mount]
     raw: Mapping[str, Any]
 
 
@@ -94,6 +96,10 @@ def container(fields: Fields) -> ContainerPlan:
         memory_bytes=fields.integer("memory_bytes", 0),
         cpus=fields.number("cpus", 0.0),
         shm_bytes=fields.integer("shm_bytes", 0),
+        mounts=tuple(
+            Mount(source=Path(item.text("source")), target=item.text("target"), read_only=bool(item.raw.get("read_only")))
+            for item in (fields.items("mounts") if "mounts" in fields.raw else ())
+        ),
         raw=dict(fields.raw),
     )
 

@@ -14,13 +14,14 @@ from reliability.agent.clock import steady
 from reliability.agent.identity import Identity
 from reliability.agent.server import Answer, Server, ServerAway, ServerRefused
 from reliability.agent.spool import Report, Spool
-from reliability.errors import ReliabilityError
+from reliability.errors import ReliabilityError, StaleEpoch
 
 URGENT = frozenset({"finding", "rank_exit", "container", "first_step", "order_result", "order_refused"})
 MOST_REPORTS = 200
 FIRST_WAIT_S = 0.05
 LONGEST_WAIT_S = 2.0
 _MALFORMED = {400, 413, 422}
+_CONFLICT = 409
 
 log = logging.getLogger("stepkeeper.agent")
 
@@ -55,6 +56,8 @@ class Reporter:
         self._silent_until = 0.0
         self._next_beat = 0.0
         self._most = MOST_REPORTS
+        self._doubt = False
+        self._current = False
         self._told = ""
         self.answered_at = steady()
         self._thread = threading.Thread(target=self._run, name="reporter", daemon=True)
@@ -137,12 +140,13 @@ class Reporter:
     def _send(self) -> None:
         """Send until no report is left; a heartbeat goes with the first batch when it is due."""
         while True:
-            reports = self._spool.next(self._most)
+            doubting = self._doubt
+            reports = [] if doubting else self._spool.next(self._most)
             beat = self._due_heartbeat()
-            if not reports and beat is None:
+            if not reports and beat is None and not doubting:
                 return
             self._exchange(reports, beat)
-            if len(reports) == 0 or self.silent() or self._stopping:
+            if not (reports or doubting) or self.silent() or self._stopping:
                 return
 
     def _due_heartbeat(self) -> dict[str, Any] | None:
@@ -172,11 +176,22 @@ class Reporter:
         except ServerAway:
             self._next_beat = 0.0
             raise
+        if not reports:
+            self._current, self._doubt = self._doubt, False
+        if self._all_stale(answer, reports) and not self._current:
+            # Either these reports are old, or this whole agent was replaced; a batch without reports will tell.
+            self._doubt = True
+            return
+        self._current = False
         self._settle(answer, reports)
         self._most = min(2 * self._most, MOST_REPORTS)
         if beat is not None:
             self.answered_at = answer.asked_at
         self._on_answer(answer.body, beat is not None)
+
+    def _all_stale(self, answer: Answer, reports: list[Report]) -> bool:
+        codes = [item.get("code") for item in answer.body.get("results", ()) if isinstance(item, dict)]
+        return bool(reports) and answer.status == _CONFLICT and set(codes) == {StaleEpoch.code}
 
     def _settle(self, answer: Answer, reports: list[Report]) -> None:
         by_seq = {
@@ -203,7 +218,7 @@ class Reporter:
             self._most = max(1, len(reports) // 2)
         elif error.status in _MALFORMED and len(reports) == 1:
             self._spool.refuse(reports[0], code=error.refusal, message=error.message)
-        elif error.status == 409:
+        elif error.status == _CONFLICT:
             self._on_stale(error)
             raise error
         else:

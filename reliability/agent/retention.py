@@ -20,6 +20,8 @@ def abandoned(shard: Shard, starts: Sequence[EpochStart]) -> bool:
     if not ceilings:
         return False
     oldest_known = min(start.epoch for start in starts)
+    if shard.epoch > max(start.epoch for start in starts):
+        return False  # of an attempt that is just beginning
     for start in starts:
         restored = start.restored
         if start.epoch in ceilings and restored and restored.epoch == shard.epoch and shard.step > restored.step:

@@ -33,6 +33,8 @@ class Ingest:
         self.floors: dict[str, int] = {}
         self.malformed: Callable[[dict[str, Any]], bool] = lambda item: False
         self.refused: Callable[[dict[str, Any]], bool] = lambda item: False
+        self.replaced = ""
+        self.give_way = True
         self._seen: set[tuple[str, int]] = set()
         self._lock = threading.Lock()
         self._server: ThreadingHTTPServer | None = None
@@ -107,6 +109,7 @@ class Ingest:
         if token not in {JOIN_TOKEN, NODE_TOKEN}:
             return 401, _error("unauthorized", "This token is not known.")
         self.registrations.append({**body, "token_used": token})
+        self.replaced = "" if self.give_way else self.replaced
         answer = {
             "node": self.node,
             "order_key": self.key,
@@ -121,6 +124,8 @@ class Ingest:
     def _batch(self, body: dict[str, Any], token: str) -> tuple[int, dict[str, Any]]:
         if token != NODE_TOKEN:
             return 401, _error("unauthorized", "This token is not known.")
+        if body["incarnation"] == self.replaced:
+            return self._stale(body)
         if any(self.malformed(item) for item in body["reports"]):
             return 400, _error("invalid_input", "reports.0.body: malformed")
         if body["heartbeat"] is not None:
@@ -137,22 +142,44 @@ class Ingest:
         }
         return 409 if any(result["status"] == "refused" for result in results) else 200, answer
 
+    def _stale(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        """Answer an agent whose place another life has taken."""
+        if not body["reports"]:
+            return 409, _error("stale_epoch", "This incarnation was replaced.")
+        refusal = {"status": "refused", "code": "stale_epoch", "message": "replaced", "hint": ""}
+        results = [{"seq": item["seq"], **refusal} for item in body["reports"]]
+        return 409, {"server_time": self.now(), "lease_s": self.lease_s, "results": results, "orders": [], "epochs": {}}
+
     def _take(self, item: dict[str, Any], incarnation: str) -> dict[str, Any]:
         if self.refused(item):
-            return {"seq": item["seq"], "status": "refused", "code": "stale_epoch", "message": "older epoch", "hint": ""}
+            return {
+                "seq": item["seq"],
+                "status": "refused",
+                "code": "stale_epoch",
+                "message": "older epoch",
+                "hint": "",
+            }
         known = (incarnation, item["seq"]) in self._seen
         if not known:
             self._seen.add((incarnation, item["seq"]))
             self.reports.append({**item, "incarnation": incarnation})
             self.received_at.append(time.monotonic())
-        return {"seq": item["seq"], "status": "duplicate" if known else "accepted", "code": "", "message": "", "hint": ""}
+        return {
+            "seq": item["seq"],
+            "status": "duplicate" if known else "accepted",
+            "code": "",
+            "message": "",
+            "hint": "",
+        }
 
     def now(self) -> float:
         return time.time() + self.clock_ahead_s
 
     # What tests say and ask
 
-    def seal(self, kind: str, *, job: str = "", epoch: int = 0, payload: dict[str, Any] | None = None, **given: Any) -> Any:
+    def seal(
+        self, kind: str, *, job: str = "", epoch: int = 0, payload: dict[str, Any] | None = None, **given: Any
+    ) -> Any:
         """Return a signed order; `given` overrides any of its fields, or `key`."""
         key = given.pop("key", self.key)
         fields: dict[str, Any] = {
@@ -178,7 +205,9 @@ class Ingest:
 
     def of_kind(self, kind: str) -> list[dict[str, Any]]:
         """Return the bodies of all reports of a kind."""
-        return [{**report["body"], "_epoch": report["epoch"]} for report in list(self.reports) if report["kind"] == kind]
+        return [
+            {**report["body"], "_epoch": report["epoch"]} for report in list(self.reports) if report["kind"] == kind
+        ]
 
     def result(self, order_id: str, limit_s: float = 15.0) -> dict[str, Any]:
         """Wait for the result of an order."""

@@ -39,7 +39,9 @@ def refusals(ingest: Ingest) -> list[str]:
     return [body["reason"] for body in ingest.of_kind("order_refused")]
 
 
-def test_an_order_over_the_broker_is_done_and_answered_at_once(ingest: Ingest, broker: Broker, connected: AgentProcess) -> None:
+def test_an_order_over_the_broker_is_done_and_answered_at_once(
+    ingest: Ingest, broker: Broker, connected: AgentProcess
+) -> None:
     send(broker, ingest.seal("set_period", job="lm", epoch=1, payload=PERIOD, id="first"))
     assert ingest.result("first")["status"] == "done"
 
@@ -132,7 +134,9 @@ def test_an_order_asked_again_with_a_new_nonce_is_answered_with_the_kept_result(
     assert second == first, "done anew it would have measured other seconds"
 
 
-def test_an_order_of_a_lower_epoch_is_refused_as_stale_and_its_sender_is_told(ingest: Ingest, agent: AgentProcess) -> None:
+def test_an_order_of_a_lower_epoch_is_refused_as_stale_and_its_sender_is_told(
+    ingest: Ingest, agent: AgentProcess
+) -> None:
     ingest.done("set_period", job="lm", epoch=5, payload=PERIOD)
     agent.kill()
     agent.start()

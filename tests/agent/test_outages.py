@@ -57,6 +57,26 @@ def test_a_refused_report_is_dropped_once_and_kept_for_people(ingest: Ingest, ag
     assert rows == [("first_step", "stale_epoch")]
 
 
+def test_an_agent_that_the_server_forgot_registers_again_and_loses_no_report(
+    ingest: Ingest, agent: AgentProcess
+) -> None:
+    start(ingest, agent, "keep")
+    ingest.replaced = ingest.registrations[0]["incarnation"]
+    until(lambda: len(ingest.registrations) == 2)
+    copies = len(ingest.of_kind("snapshot_copy"))
+    until(lambda: len(ingest.of_kind("snapshot_copy")) > copies + 3)
+    seqs = [report["seq"] for report in ingest.reports]
+    assert seqs == list(range(1, len(seqs) + 1))
+
+
+def test_an_agent_whose_name_another_one_took_for_good_gives_way(ingest: Ingest, agent: AgentProcess) -> None:
+    ingest.give_way = False
+    ingest.replaced = ingest.registrations[0]["incarnation"]
+    assert agent.process is not None
+    assert agent.process.wait(timeout=25) == 1
+    assert "another agent took the name" in agent.output()
+
+
 def test_a_report_that_the_server_cannot_read_does_not_hold_up_the_others(ingest: Ingest, agent: AgentProcess) -> None:
     ingest.malformed = lambda item: item["kind"] == "first_step"
     ingest.close()
@@ -83,7 +103,9 @@ def test_a_job_that_makes_steps_goes_on_without_the_server(ingest: Ingest, agent
     assert ingest.of_kind("rank_exit") == []
 
 
-def test_a_stuck_job_is_stopped_when_the_lease_ran_out_and_that_is_reported(ingest: Ingest, agent: AgentProcess) -> None:
+def test_a_stuck_job_is_stopped_when_the_lease_ran_out_and_that_is_reported(
+    ingest: Ingest, agent: AgentProcess
+) -> None:
     pid = start(ingest, agent, "stop_when_stuck", env={"STUCK_AT": "20"})
     copies = until(lambda: [c for c in ingest.of_kind("snapshot_copy") if c["tier"] == "memory"])
     until(lambda: ingest.beats[-1]["jobs"][0]["ranks"][0]["step"] == 20)

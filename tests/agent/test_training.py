@@ -23,7 +23,9 @@ def first_steps(ingest: Ingest, epoch: int) -> list[dict]:
     return [body for body in ingest.of_kind("first_step") if body["_epoch"] == epoch]
 
 
-def test_a_started_job_reports_first_steps_progress_and_copies_on_all_tiers(ingest: Ingest, agent: AgentProcess) -> None:
+def test_a_started_job_reports_first_steps_progress_and_copies_on_all_tiers(
+    ingest: Ingest, agent: AgentProcess
+) -> None:
     prepared = ingest.done("prepare", job=JOB, epoch=1, payload={"container": agent.container()})
     assert prepared["ready"] is True
     started = begin(ingest, agent, ranks=2)
@@ -111,7 +113,9 @@ def test_a_lost_container_is_reported_once_and_not_as_ordered(ingest: Ingest, ag
 def test_a_new_period_reaches_the_trainer(ingest: Ingest, agent: AgentProcess) -> None:
     begin(ingest, agent)
     until(lambda: first_steps(ingest, 1))
-    ingest.done("set_period", job=JOB, epoch=1, payload={"period_plan": [{"from_step": 0, "every_steps": 7}], "plan_version": 4})
+    ingest.done(
+        "set_period", job=JOB, epoch=1, payload={"period_plan": [{"from_step": 0, "every_steps": 7}], "plan_version": 4}
+    )
     until(lambda: ingest.beats[-1]["jobs"][0]["ranks"][0]["plan_version"] == 4)
 
 

@@ -71,7 +71,9 @@ def test_a_stored_file_that_was_damaged_is_not_handed_out(tier: TierStore, sourc
     assert not (tmp_path / "back").exists()
 
 
-def test_a_key_stored_again_with_other_content_is_replaced_whole(tier: TierStore, source: Source, tmp_path: Path) -> None:
+def test_a_key_stored_again_with_other_content_is_replaced_whole(
+    tier: TierStore, source: Source, tmp_path: Path
+) -> None:
     first, first_digest = source(b"first")
     second, second_digest = source(b"second, longer")
     tier.put(first, "e1-s1-r0", digest=first_digest)
