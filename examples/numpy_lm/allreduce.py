@@ -15,6 +15,10 @@ _LENGTH = struct.Struct("<Q")
 _LONGEST_GREETING = 4096
 
 
+class TurnedAway(ConnectionError):
+    """Rank 0 runs something else."""
+
+
 class RankGroup:
     """The group of all ranks. `greeting` must be the same on all of them (world size, attempt, data, options)."""
 
@@ -90,20 +94,30 @@ class RankGroup:
         self._peers[rank] = connection
 
     def _reach_master(self, address: str, port: int, greeting: dict) -> socket.socket:
+        """Rank 0 may start a moment later, and one of the attempt before may still be there: ask again."""
         deadline = time.monotonic() + self._timeout_s
-        while True:
+        problem: Exception | None = None
+        while time.monotonic() < deadline:
             try:
-                connection = socket.create_connection((address, port), timeout=min(1.0, self._timeout_s))
-                connection.settimeout(self._timeout_s)
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                _send(connection, json.dumps({**greeting, "rank": self._rank}).encode())
-                if _receive(connection, limit=_LONGEST_GREETING) == b"ok":
-                    return connection
-                raise ConnectionRefusedError("rank 0 runs another attempt, other options or other data")
+                return self._ask_to_join(address, port, greeting)
             except OSError as error:
-                if time.monotonic() > deadline:
-                    raise ConnectionError(f"rank 0 at {address}:{port} cannot be reached: {error}") from error
-                time.sleep(0.005)
+                if not isinstance(problem, TurnedAway):  # says more than that nobody listens any more
+                    problem = error
+            time.sleep(0.2 if isinstance(problem, TurnedAway) else 0.005)
+        raise ConnectionError(f"rank 0 at {address}:{port} did not let rank {self._rank} in: {problem}") from problem
+
+    def _ask_to_join(self, address: str, port: int, greeting: dict) -> socket.socket:
+        connection = socket.create_connection((address, port), timeout=min(1.0, self._timeout_s))
+        try:
+            connection.settimeout(self._timeout_s)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            _send(connection, json.dumps({**greeting, "rank": self._rank}).encode())
+            if _receive(connection, limit=_LONGEST_GREETING) != b"ok":
+                raise TurnedAway("it runs another attempt, other options or other data")
+        except OSError:
+            connection.close()
+            raise
+        return connection
 
     def _send(self, peer: int, data: bytes) -> None:
         try:

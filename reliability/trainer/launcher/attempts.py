@@ -99,6 +99,8 @@ class Attempts:
 
         Whole process groups first. A process that left its group, and so its rank, is found by its ancestry.
         """
+        if self.reap():
+            return True
         for rank in self._ranks.values():
             rank.ended_by_launcher = True
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -106,18 +108,20 @@ class Attempts:
         for pid in linux.descendants(os.getpid()):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        self.reap()
-        return not self._ranks and not linux.descendants(os.getpid())
+        return self.reap()
 
-    def reap(self) -> None:
-        """Take note of every process that ended: ranks and orphans alike."""
+    def reap(self) -> bool:
+        """Take note of every process that ended, ranks and orphans alike; return whether none is left.
+
+        Orphans become children of the launcher, so without a child it has no descendant either.
+        """
         while True:
             try:
                 ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
-                return
+                return True
             if ended is None:
-                return
+                return False
             self._end(ended.si_pid)
 
     def _end(self, pid: int) -> None:
