@@ -157,6 +157,14 @@ def _in_thread(route: Callable[[bytes, str], Answer], raw: bytes, token: str) ->
     """Answer one request with the thread's own database connection."""
     close_old_connections()
     try:
+        return answer(route, raw, token)
+    finally:
+        close_old_connections()
+
+
+def answer(route: Callable[[bytes, str], Answer], raw: bytes, token: str) -> Answer:
+    """Return the answer to one request, also when something is wrong with it or with this side."""
+    try:
         return route(raw, token)
     except ReliabilityError as error:
         return _error(next((status for kind, status in STATUS.items() if isinstance(error, kind)), 400), error)
@@ -166,8 +174,6 @@ def _in_thread(route: Callable[[bytes, str], Answer], raw: bytes, token: str) ->
     except Exception:  # boundary: an agent must never lose a report to an error of ours
         log.exception("A request of an agent failed.")
         return _kept("internal", "The server could not do it; the error is in its log.")
-    finally:
-        close_old_connections()
 
 
 async def ingest(scope: Scope, receive: Receive, send: Send) -> None:
@@ -191,8 +197,8 @@ async def ingest(scope: Scope, receive: Receive, send: Send) -> None:
     await _send(send, *await loop.run_in_executor(threads, _in_thread, route, raw, _token(scope)))
 
 
-async def _send(send: Send, status: int, answer: dict[str, Any]) -> None:
-    content = json.dumps(answer, separators=(",", ":")).encode()
+async def _send(send: Send, status: int, told: dict[str, Any]) -> None:
+    content = json.dumps(told, separators=(",", ":")).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": content})

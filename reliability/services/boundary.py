@@ -4,8 +4,6 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from django.db import close_old_connections
-
 log = logging.getLogger(__name__)
 
 
@@ -15,6 +13,5 @@ def apart(what: str, work: Callable[..., Any], *args: Any, **context: Any) -> bo
         work(*args)
     except Exception:
         log.exception("%s failed; it is tried again by the next reconciliation. %s", what, context or "")
-        close_old_connections()
         return False
     return True

@@ -36,6 +36,26 @@ def _environment(value: object, path: str) -> dict[str, str]:
     return {name: f.clean_text(content) for name, content in raw.items()}
 
 
+_MOUNT = f.record(
+    {
+        "source": (f.text(most=255, least=1), True),
+        "target": (f.text(most=255, least=1), True),
+        "read_only": (f.nullable(f.boolean, False), False),
+    }
+)
+
+
+def _mounts(value: object, path: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = f.list_of(_MOUNT, most=100)(value, path)
+    for place, mount in enumerate(found):
+        for end in ("source", "target"):
+            if not Path(mount[end]).is_absolute():
+                raise InvalidInput(f"{path}.{place}.{end}", "is not absolute", hint="Give the full path of a folder.")
+        if mount["target"].rstrip("/") in {"", "/stepkeeper"}:
+            raise InvalidInput(f"{path}.{place}.target", "is not free", hint="Name another folder in the container.")
+    return found
+
+
 _RESOURCES = f.record(
     {
         "memory_bytes": (f.nullable(f.integer(), 0), False),
@@ -64,6 +84,7 @@ FIELDS: Mapping[str, _Field] = {
     "preload": _Field(f.list_of(_text, most=100), []),
     "env": _Field(_environment, {}),
     "workdir": _Field(_text, ""),
+    "mounts": _Field(_mounts, []),
     "resources": _Field(_RESOURCES, {}),
     "storage_dir": _Field(f.text(most=255, least=1)),
     "master_port": _Field(f.integer(least=1024, most=65_000), 29_500),
@@ -101,6 +122,8 @@ def _check_together(values: Mapping[str, Any]) -> None:
         raise InvalidInput("image", "is missing", hint="A job in containers needs an image, best by digest.")
     if values["runtime"] == "process" and values["image"]:
         raise InvalidInput("image", "means nothing to the process runtime", hint="Leave it out, or use docker.")
+    if values["runtime"] == "process" and values["mounts"]:
+        raise InvalidInput("mounts", "mean nothing to the process runtime", hint="Its ranks see the node's own paths.")
     if values["workdir"] and not Path(values["workdir"]).is_absolute():
         raise InvalidInput("workdir", "is not absolute", hint="Give the full path as the program sees it.")
     if Job.objects.filter(name=values["name"]).exists():

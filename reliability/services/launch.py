@@ -29,6 +29,7 @@ def container(job: Job) -> dict[str, Any]:
         "preload": job.preload,
         "env": job.env,
         "workdir": job.workdir,
+        "mounts": job.mounts,
         "memory_bytes": int(limits.get("memory_bytes") or 0),
         "cpus": float(limits.get("cpus") or 0),
         "shm_bytes": int(limits.get("shm_bytes") or 0),
