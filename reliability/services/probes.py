@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reliability.domain import standby
-from reliability.domain.health import NodeHealth
+from reliability.domain.health import NodeHealth, NodeRole
 from reliability.domain.orders import OrderKind
 from reliability.domain.standby import PairBandwidth, Verdict
 from reliability.models import Node, OrderRecord, Validation
@@ -45,7 +45,7 @@ def peers(node: Node, *, without: Sequence[str], most: int) -> list[Node]:
     held = core.active_holds().values("node_id")
     healthy = Node.objects.filter(health=NodeHealth.HEALTHY).exclude(pk=node.pk).exclude(name__in=list(without))
     busy = set(core.active_slots().values_list("node_id", flat=True))
-    found = sorted(healthy.exclude(pk__in=held), key=lambda each: (each.pk in busy, each.name))
+    found = sorted(healthy.exclude(pk__in=held), key=lambda each: (each.pk in busy, each.role != NodeRole.STANDBY, each.name))
     return found[:most]
 
 
