@@ -118,11 +118,13 @@ class LocalJob:
             if self.record.started_epoch >= epoch:
                 return []
             stopped = self._note_stop()
-            if self.record.epoch < epoch:
-                self.record.epoch = epoch
-                self.save()
+            raised = self.record.epoch < epoch
+            self.record.epoch = max(self.record.epoch, epoch)
         if not self._ranks_gone:
             self._end_ranks(grace_s)
+        with self.lock:
+            if raised:
+                self.save()
         self.look()
         return stopped
 
@@ -160,10 +162,10 @@ class LocalJob:
                 self.record.lease_rule, self.record.storage_dir = plan.lease_rule, plan.storage_dir
                 self.record.begin(epoch, ranks, plan.restore)
                 self._ranks_gone = False
-                self.save()
                 self.files.begin()
                 self.folder.write_period(version=plan.plan_version, plan=list(plan.period_plan))
                 self.folder.write_epoch(epoch, self._orders_of(plan, epoch))
+                self.save()  # to disk, which takes longer than the launcher needs to begin
         self._wait(
             lambda: set(self.folder.pids(epoch) or ()) >= set(ranks),
             epoch,
