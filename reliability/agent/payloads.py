@@ -97,7 +97,9 @@ def container(fields: Fields) -> ContainerPlan:
         cpus=fields.number("cpus", 0.0),
         shm_bytes=fields.integer("shm_bytes", 0),
         mounts=tuple(
-            Mount(source=Path(item.text("source")), target=item.text("target"), read_only=bool(item.raw.get("read_only")))
+            Mount(
+                source=Path(item.text("source")), target=item.text("target"), read_only=bool(item.raw.get("read_only"))
+            )
             for item in (fields.items("mounts") if "mounts" in fields.raw else ())
         ),
         raw=dict(fields.raw),

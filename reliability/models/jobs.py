@@ -38,6 +38,9 @@ class Job(models.Model):
     preload = models.JSONField(default=list, blank=True)
     env = models.JSONField(default=dict, blank=True)
     workdir = models.CharField(max_length=255, blank=True)
+    mounts = models.JSONField(
+        default=list, blank=True, help_text="[{source, target, read_only}]: folders of the node that the container sees"
+    )
     resources = models.JSONField(default=dict, blank=True, help_text="memory_bytes, cpus, shm_bytes; 0 means no limit")
     storage_dir = models.CharField(max_length=255)
     master_port = models.PositiveIntegerField(default=29500)
