@@ -1,9 +1,9 @@
 """How are containers run on a node with a Docker Engine? Through the docker SDK, on that node's own engine.
 
-Containers share the network of the host, as distributed training does. They get no resolver but 127.0.0.1, which refuses at once:
-an unreachable one would add seconds of reverse look-ups to every rendezvous; peers are named through `hosts`. Memory limits
-need headroom: pages of a tmpfs (the memory tier) are charged to the container that wrote them, so a limit must hold
-the working set *and* the snapshot slots, or the engine ends the container for memory in the middle of a snapshot.
+Containers share the network of the host, as distributed training does. They get no resolver but 127.0.0.1, which
+refuses at once: an unreachable one would add seconds of reverse look-ups to every rendezvous; peers are named through
+`hosts`. Memory limits need headroom: pages of a tmpfs (the memory tier) are charged to the container that wrote them,
+so a limit must hold the working set *and* the snapshot slots, or the container is ended for memory in mid-snapshot.
 """
 
 import contextlib
@@ -207,7 +207,7 @@ class DockerRuntime:
             return False
 
     def _signalled(self, identity: str, name: str) -> bool:
-        """Send a signal; the engine may refuse or hang, which the confirmation afterwards tells. Returns whether sent."""
+        """Send a signal; return whether it went. The engine may refuse or hang: the confirmation afterwards tells."""
         try:
             with translated(identity), contextlib.closing(self._engine.connect(limit_s=self._confirm_s)) as client:
                 client.kill(identity, signal=name)

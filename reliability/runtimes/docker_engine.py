@@ -21,7 +21,7 @@ LOST = (requests.RequestException, urllib3.exceptions.HTTPError, ConnectionError
 HINTS = {
     "mount": "Make the folder on this node, or correct the mount of the job.",
     "executable file not found": "Check the program of the job: it must exist inside the image.",
-    "no such file or directory": "Check the program and the working folder of the job: they must exist inside the image.",
+    "no such file or directory": "Check the program and the working folder of the job: the image must hold them.",
     "memory": "Check the memory limit of the job.",
     "cpus": "Check the CPU limit of the job: it may not exceed the CPUs of this node.",
     "no space left": "Free space in the data folder of the container engine.",

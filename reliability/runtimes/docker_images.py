@@ -31,7 +31,9 @@ def ensure(engine: Engine, image: str, *, pull_limit_s: float) -> str:
     problem = pull(engine, image, limit_s=pull_limit_s)
     found = image_id(engine, image)
     if not found:
-        raise ImageMissing(f"The image {image} is not on this node and cannot be pulled: {problem or 'no reason given'}")
+        raise ImageMissing(
+            f"The image {image} is not on this node and cannot be pulled: {problem or 'no reason given'}"
+        )
     return found
 
 

@@ -1,9 +1,10 @@
 """How are containers run where there is no engine? As real child processes, and always named as what they are.
 
-Each container is a shim (process_shim.py) with the main process below it. No isolation is claimed: mounts are not made (the
-caller gives host paths, STEPKEEPER_DIR among them, in `env`), host names are not added, CPU is not limited, and the memory
-limit is RLIMIT_DATA, so it holds for each process alone and ends in a MemoryError, never in an OOM kill. Containers end with
-the process that started them, so a start belongs in the agent's long-lived process and not in a short-lived pool child.
+Each container is a shim (process_shim.py) with the main process below it. No isolation is claimed: mounts are not made
+(the caller gives host paths, STEPKEEPER_DIR among them, in `env`), host names are not added, CPU is not limited, and
+the memory limit is RLIMIT_DATA, so it holds for each process alone and ends in a MemoryError, never in an OOM kill.
+Containers end with the process that started them, whichever of its threads did: a start belongs in the agent's
+long-lived process and not in a pool child that comes and goes.
 """
 
 import contextlib

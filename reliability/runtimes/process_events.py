@@ -25,8 +25,8 @@ class _Watched:
 class EventStream:
     """Events from the moment of construction.
 
-    A start in this process is told to the stream, which holds on to its exit file and its process at once, so that nothing is
-    missed however late the reader asks; starts by other processes are found by looking at the records.
+    A start in this process is told to the stream, which holds on to its exit file and its process at once, so that
+    nothing is missed however late the reader asks; starts by other processes are found by looking at the records.
     """
 
     def __init__(self, records: Records, wanted: Callable[[Mapping[str, str]], bool]) -> None:
@@ -87,13 +87,13 @@ class EventStream:
         while self._fresh:
             record = self._fresh.popleft()
             for watched in list(self._watched.values()):
-                if watched.record.name == record.name and watched.record.instance != record.instance:
-                    if not watched.record.running:
-                        yield self._death(watched)
+                same = watched.record.name == record.name and watched.record.instance != record.instance
+                if same and not watched.record.running:
+                    yield self._death(watched)
             yield RuntimeEvent(kind=EventKind.START, name=record.name, labels=record.labels)
 
     def _ended(self, limit_s: float) -> list[_Watched]:
-        """Wait until a container ends, a start is told, or the limit is over; return the ended ones whose start was told."""
+        """Wait for an end, a new start, or the limit; return the ended ones whose start was told."""
         with self._lock:
             untold = {record.instance for record in self._fresh}
             told = [watched for instance, watched in self._watched.items() if instance not in untold]

@@ -7,6 +7,7 @@ main process ends, when it is told to (SIGUSR1), and when the process that start
 SIGTERM is passed on to the main process alone, as a container engine does. The main process dies with this one.
 """
 
+import contextlib
 import ctypes
 import json
 import os
@@ -47,7 +48,7 @@ def before_exec(shim: int, memory_bytes: int) -> Callable[[], None]:
 def spawn(order: Mapping[str, Any]) -> subprocess.Popen[bytes]:
     """Start the main process in a session of its own, its output in the log file."""
     with Path(order["log"]).open("ab") as log:
-        return subprocess.Popen(  # noqa: S603
+        return subprocess.Popen(
             order["argv"],
             env=order["env"],
             cwd=order["workdir"] or None,
@@ -163,7 +164,8 @@ def main() -> None:
         os._exit(127)
     answer({"pid": process.pid})
     code = watch(process.pid, parent, wake)
-    Path(order["exit"]).write_text(json.dumps({"exit_code": code}))
+    with contextlib.suppress(OSError):
+        Path(order["exit"]).write_text(json.dumps({"exit_code": code}))
     os._exit(code)
 
 

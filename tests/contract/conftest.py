@@ -7,7 +7,8 @@ import pytest
 
 from reliability.runtimes.docker import DockerRuntime
 from reliability.runtimes.process import ProcessRuntime
-from tests.contract.places import Place, kill_process, run_here
+from tests.contract.places import Place, kill_process
+from tests.testbed.commands import run
 from tests.testbed.fleet import Fleet
 
 HOST = "contract"
@@ -18,7 +19,7 @@ def process_place(tmp_path: Path) -> Iterator[Place]:
     runtime = ProcessRuntime(tmp_path / "state", confirm_s=1.0)
     folder = tmp_path / "shared"
     folder.mkdir()
-    yield Place(runtime=runtime, image="", folder=folder, run=run_here, kill_main=kill_process(runtime))
+    yield Place(runtime=runtime, image="", folder=folder, run=run, kill_main=kill_process(runtime))
     for info in runtime.list({}):
         runtime.stop(info.name, grace_s=0)
     runtime.close()

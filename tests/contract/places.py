@@ -3,7 +3,6 @@
 import fcntl
 import os
 import signal
-import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Sequence
@@ -11,7 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reliability.ports import LABEL_JOB, ContainerInfo, ContainerSpec, ContainerState, Mount, Runtime
+from reliability.ports import LABEL_JOB, ContainerInfo, ContainerSpec, ContainerState, Mount
+from reliability.runtimes.docker import DockerRuntime
+from reliability.runtimes.process import ProcessRuntime
 from tests.testbed.commands import wait_until
 
 FOREVER = "import time\nwhile True: time.sleep(1)"
@@ -21,10 +22,10 @@ FOREVER = "import time\nwhile True: time.sleep(1)"
 class Place:
     """A runtime under test, a folder that its containers see under the same path, and hands to hurt them."""
 
-    runtime: Runtime
+    runtime: DockerRuntime | ProcessRuntime
     image: str
     folder: Path
-    run: Callable[[Sequence[str]], object]
+    run: Callable[[Sequence[str]], str]
     kill_main: Callable[[str], None]
 
     def spec(self, program: str = FOREVER, **changes: Any) -> ContainerSpec:
@@ -63,11 +64,6 @@ class Place:
             return False
 
 
-def run_here(argv: Sequence[str]) -> object:
-    """Run a program on this machine."""
-    return subprocess.run(argv, check=True, timeout=20, capture_output=True)
-
-
-def kill_process(runtime: Runtime) -> Callable[[str], None]:
+def kill_process(runtime: ProcessRuntime) -> Callable[[str], None]:
     """Return what kills the main process of a container whose pid counts on this machine."""
     return lambda name: os.kill(runtime.inspect(name).pid, signal.SIGKILL)

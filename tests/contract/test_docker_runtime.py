@@ -12,8 +12,8 @@ from reliability.ports import LABEL_JOB, ContainerState, EventKind, Mount
 from reliability.runtimes.docker import DockerRuntime
 from tests.contract.conftest import HOST
 from tests.contract.places import Place
-from tests.contract.tls_front import TlsFront
 from tests.contract.test_runtimes import GREEDY
+from tests.contract.tls_front import TlsFront
 from tests.testbed.fleet import Fleet
 from tests.testbed.images import Image
 from tests.testbed.registry import Registry
@@ -32,7 +32,9 @@ def small_image(docker_place: Place, fleet: Fleet) -> str:
     return "small:1"
 
 
-def test_a_tag_is_resolved_to_the_id_that_every_node_knows(docker_place: Place, fleet: Fleet, base_image: Image) -> None:
+def test_a_tag_is_resolved_to_the_id_that_every_node_knows(
+    docker_place: Place, fleet: Fleet, base_image: Image
+) -> None:
     fleet.up("other")
     fleet.load(base_image, "other")
     here = docker_place.runtime.ensure_image(base_image.reference)
@@ -77,7 +79,9 @@ def test_a_missing_image_is_said_by_name_and_with_a_hint(docker_place: Place, im
     assert not caught.value.transient
 
 
-def test_a_pull_that_hangs_ends_at_its_limit(docker_place: Place, fleet: Fleet, small_image: str, registry: Registry) -> None:
+def test_a_pull_that_hangs_ends_at_its_limit(
+    docker_place: Place, fleet: Fleet, small_image: str, registry: Registry
+) -> None:
     reference = registry.push(fleet.host(HOST), small_image, "hanging")
     fleet.up("cutoff")
     runtime = DockerRuntime(fleet.host("cutoff").engine_url, pull_limit_s=1)
@@ -102,7 +106,8 @@ def test_limits_names_and_resolver_reach_the_container(docker_place: Place) -> N
     program = """
 import os, socket, pathlib
 stat = os.statvfs('/dev/shm')
-print(stat.f_frsize * stat.f_blocks, socket.gethostbyname('peer'), '127.0.0.1' in pathlib.Path('/etc/resolv.conf').read_text())
+resolver = pathlib.Path('/etc/resolv.conf').read_text()
+print(stat.f_frsize * stat.f_blocks, socket.gethostbyname('peer'), 'nameserver 127.0.0.1' in resolver)
 """
     spec = docker_place.spec(program, shm_bytes=96 << 20, hosts={"peer": "10.1.2.3"}, cpus=0.5)
     docker_place.runtime.start(spec)
@@ -195,7 +200,9 @@ def test_the_certificate_bundle_of_the_environment_does_not_replace_that_of_the_
         runtime.close()
 
 
-def test_an_engine_that_wants_a_certificate_refuses_a_client_without(docker_place: Place, fleet: Fleet, tmp_path: Path) -> None:
+def test_an_engine_that_wants_a_certificate_refuses_a_client_without(
+    docker_place: Place, fleet: Fleet, tmp_path: Path
+) -> None:
     with TlsFront(fleet.host(HOST).socket, tmp_path) as front, pytest.raises(EngineUnreachable):
         DockerRuntime(front.url).ping()
 

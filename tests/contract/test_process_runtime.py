@@ -1,4 +1,4 @@
-"""What the process runtime must do beyond the common contract: live and die with its agent, and know its own processes."""
+"""What the process runtime must do beyond the contract: live and die with its agent, and know its own processes."""
 
 import json
 import os
@@ -27,7 +27,8 @@ from pathlib import Path
 from reliability.ports import ContainerSpec
 from reliability.runtimes.process import ProcessRuntime
 runtime = ProcessRuntime(Path(sys.argv[1]))
-runtime.start(ContainerSpec(name="sk-held", argv=[sys.executable, "-c", sys.argv[2]], labels={"stepkeeper.job": "held"}))
+argv = [sys.executable, "-c", sys.argv[2]]
+runtime.start(ContainerSpec(name="sk-held", argv=argv, labels={"stepkeeper.job": "held"}))
 time.sleep(600)
 """
 
@@ -59,7 +60,9 @@ def test_another_agent_finds_and_stops_what_runs(process_place: Place, agent: "s
     assert next(events).kind is EventKind.DIE
 
 
-def test_a_killed_shim_leaves_nothing_that_stop_does_not_find(process_place: Place, agent: "subprocess.Popen[bytes]", tmp_path: Path) -> None:
+def test_a_killed_shim_leaves_nothing_that_stop_does_not_find(
+    process_place: Place, agent: "subprocess.Popen[bytes]", tmp_path: Path
+) -> None:
     record = json.loads((tmp_path / "state" / "sk-held" / "record.json").read_text())
     os.kill(record["shim"]["pid"], signal.SIGKILL)
     wait_until(lambda: process_place.runtime.inspect("sk-held").exit_code == 137, limit_s=5, what="the loss is seen")
@@ -76,7 +79,9 @@ def test_a_container_outlives_the_thread_that_started_it(process_place: Place) -
     assert process_place.runtime.inspect(spec.name).state is ContainerState.RUNNING
 
 
-def test_a_process_id_given_to_somebody_else_is_not_taken_for_the_container(process_place: Place, tmp_path: Path) -> None:
+def test_a_process_id_given_to_somebody_else_is_not_taken_for_the_container(
+    process_place: Place, tmp_path: Path
+) -> None:
     spec = process_place.spec()
     process_place.runtime.start(spec)
     process_place.runtime.stop(spec.name, grace_s=0)
@@ -111,7 +116,9 @@ def test_a_death_is_told_within_hundredths_of_a_second(process_place: Place) -> 
 
 
 def test_programs_are_those_beside_this_interpreter(process_place: Place) -> None:
-    spec = process_place.spec("import os; print(os.environ['PATH'].split(':')[0], os.environ['STEPKEEPER_PARENT_DEATH'])")
+    spec = process_place.spec(
+        "import os; print(os.environ['PATH'].split(':')[0], os.environ['STEPKEEPER_PARENT_DEATH'])"
+    )
     process_place.runtime.start(spec)
     process_place.await_exit(spec.name)
     assert process_place.runtime.logs(spec.name, tail=1).strip() == f"{Path(sys.executable).parent} 1"

@@ -169,7 +169,9 @@ def test_the_environment_and_the_working_folder_are_those_of_the_spec(place: Pla
 
 
 def test_logs_are_the_last_lines_of_both_streams(place: Place) -> None:
-    program = "import sys\nfor i in range(50): print(f'line {i}')\nsys.stdout.flush(); sys.stderr.write('a complaint\\n')"
+    program = (
+        "import sys\nfor i in range(50): print(f'line {i}')\nsys.stdout.flush(); sys.stderr.write('a complaint\\n')"
+    )
     spec = place.spec(program)
     place.runtime.start(spec)
     place.await_exit(spec.name)
@@ -264,7 +266,9 @@ open(FOLDER + '/disk/file', 'w').write('x')
         place.run(["fsfreeze", "-f", str(disk)])
         (place.folder / "frozen").touch()
         pid = place.runtime.inspect(spec.name).pid
-        wait_until(lambda: b" D " in _status(place, pid), limit_s=10, what="the program hangs in the kernel")
+        wait_until(
+            lambda: " D " in place.run(["cat", f"/proc/{pid}/stat"]), limit_s=10, what="the program hangs in the kernel"
+        )
         with pytest.raises(FenceUnconfirmed, match=spec.name):
             place.runtime.stop(spec.name, grace_s=0.1)
         assert place.runtime.inspect(spec.name).state is ContainerState.RUNNING
@@ -274,8 +278,3 @@ open(FOLDER + '/disk/file', 'w').write('x')
         place.run(["umount", str(disk)])
     with pytest.raises(ContainerMissing):
         place.runtime.inspect(spec.name)
-
-
-def _status(place: Place, pid: int) -> bytes:
-    said = place.run(["cat", f"/proc/{pid}/stat"])
-    return said.encode() if isinstance(said, str) else said.stdout  # type: ignore[attr-defined,no-any-return]

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 
 NAME = "127.0.0.1"
+KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
 
 
 class TlsFront:
@@ -36,7 +37,9 @@ class TlsFront:
         threading.Thread(target=self._accept, daemon=True).start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -49,13 +52,17 @@ class TlsFront:
 
     def _serve(self, client: socket.socket) -> None:
         engine = socket.socket(socket.AF_UNIX)
-        with contextlib.suppress(OSError), client, engine:
-            with self._context.wrap_socket(client, server_side=True) as secured:
-                engine.connect(str(self._engine))
-                back = threading.Thread(target=pass_on, args=(engine, secured), daemon=True)
-                back.start()
-                pass_on(secured, engine)
-                back.join(5)
+        with (
+            contextlib.suppress(OSError),
+            client,
+            engine,
+            self._context.wrap_socket(client, server_side=True) as secured,
+        ):
+            engine.connect(str(self._engine))
+            back = threading.Thread(target=pass_on, args=(engine, secured), daemon=True)
+            back.start()
+            pass_on(secured, engine)
+            back.join(5)
 
 
 def pass_on(source: socket.socket, target: socket.socket) -> None:
@@ -69,7 +76,7 @@ def pass_on(source: socket.socket, target: socket.socket) -> None:
 
 def authority(folder: Path) -> None:
     """Make an authority: ca.pem and ca.key."""
-    openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={folder.name}",
+    openssl("req", "-x509", *KEY, "-days", "2", "-subj", f"/CN={folder.name}",
             "-keyout", folder / "ca.key", "-out", folder / "ca.pem",
             "-addext", "keyUsage=critical,keyCertSign,cRLSign")  # fmt: skip
 
@@ -78,7 +85,7 @@ def certificate(signer: Path, target: Path) -> None:
     """Make a certificate for this machine's address, signed by an authority: TARGET.pem and TARGET.key."""
     key, request, extensions = (target.with_suffix(suffix) for suffix in (".key", ".csr", ".ext"))
     extensions.write_text(f"subjectAltName=IP:{NAME}\n")
-    openssl("req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={NAME}", "-keyout", key, "-out", request)
+    openssl("req", *KEY, "-subj", f"/CN={NAME}", "-keyout", key, "-out", request)
     openssl("x509", "-req", "-in", request, "-CA", signer / "ca.pem", "-CAkey", signer / "ca.key", "-CAcreateserial",
             "-days", "2", "-extfile", extensions, "-out", target.with_suffix(".pem"))  # fmt: skip
 

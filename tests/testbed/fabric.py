@@ -1,7 +1,7 @@
-"""How are the hosts joined? One bridge in a network namespace of its own, one link to each host and one to this machine.
+"""How are the hosts joined? One bridge in a network namespace of its own, a link to each host and one to this machine.
 
-Every card and the bridge itself have a fixed hardware address: a bridge takes that of its lowest port, so that each host that
-came or went would change it, and a host that boots again would be unknown to its peers for up to a minute.
+Every card and the bridge itself have a fixed hardware address: a bridge takes that of its lowest port, so that each
+host that came or went would change it, and a host that boots again would be unknown to its peers for up to a minute.
 """
 
 from pathlib import Path

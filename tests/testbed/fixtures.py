@@ -7,28 +7,38 @@ from collections.abc import Iterator
 import pytest
 
 from tests.testbed import images
-from tests.testbed.commands import TestbedError
 from tests.testbed.fleet import Fleet
 from tests.testbed.images import Image
 from tests.testbed.registry import PORT, Registry
 
 PROGRAMS = {
     "dockerd": "docker.io",
+    "docker-registry": "docker-registry",
     "iptables": "iptables",
     "ip": "iproute2",
     "nsenter": "util-linux",
     "debootstrap": "debootstrap",
+    "mkfs.ext4": "e2fsprogs",
+    "openssl": "openssl",
 }
+
+
+def what_is_lacking() -> str:
+    """Return in words why several hosts cannot be had on this machine, '' when they can."""
+    if os.geteuid() != 0:
+        return "the test-bed makes namespaces and needs root"
+    absent = sorted(package for program, package in PROGRAMS.items() if not shutil.which(program))
+    return f"the test-bed needs the Debian packages {' '.join(absent)}" if absent else ""
 
 
 @pytest.fixture(scope="session")
 def fleet() -> Iterator[Fleet]:
     """The hosts of this test session: `fleet.up("a", "b")` switches some on, `fleet.reset()` makes all as new."""
-    if os.geteuid() != 0:
-        raise TestbedError("the test-bed makes namespaces and needs root")
-    absent = sorted(package for program, package in PROGRAMS.items() if not shutil.which(program))
-    if absent:
-        raise TestbedError(f"the test-bed needs the Debian packages {' '.join(absent)}")
+    lacking = what_is_lacking()
+    if lacking and os.environ.get("CI"):
+        pytest.fail(lacking)
+    if lacking:
+        pytest.skip(lacking)
     made = Fleet()
     try:
         yield made

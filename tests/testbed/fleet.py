@@ -4,14 +4,15 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from docker.errors import NotFound
 
-from tests.testbed import runs
+from tests.testbed import runs, store
 from tests.testbed.commands import TestbedError
 from tests.testbed.fabric import FIRST_HOST
 from tests.testbed.host import Host
@@ -124,20 +125,29 @@ class Fleet:
     def load(self, image: Image, *names: str) -> None:
         """Bring an image to hosts, to all when none is named; nothing where it is already.
 
-        It is loaded once, on the builder, whose images the others then adopt.
+        Hosts adopt it from the store; where that cannot be, the builder's engine saves and theirs loads.
         """
         lacking = [host for name in names or self.hosts if not image.is_on(host := self.hosts[name])]
         if lacking:
-            builder = self.builder()
-            image.load_into(builder)
-            each(lacking, lambda host: host.adopt_images(builder) or image.load_into(host))
+            with store.locked() as folder:
+                if store.holds(folder, image.reference):
+                    each(lacking, lambda host: host.adopt(folder, image.reference))
+        left = [host for host in lacking if not image.is_on(host)]
+        if left:
+            with self.builder() as builder:
+                each(left, lambda host: image.copy(builder, host))
 
-    def builder(self) -> Host:
-        """Return the host, apart from the others, that builds images and holds all that were loaded."""
-        if self._builder is None:
-            self._builder = self._make(BUILDER)
-        self._builder.boot()
-        return self._builder
+    @contextmanager
+    def builder(self) -> Iterator[Host]:
+        """Switch on the host that builds images, apart from the others; its engine's data folder is the store."""
+        with store.locked() as folder:
+            if self._builder is None:
+                self._builder = self._make(BUILDER, engine_dir=folder)
+            self._builder.boot()
+            try:
+                yield self._builder
+            finally:
+                self._builder.poweroff()
 
     def reset(self) -> None:
         """Bring all hosts back to a clean running state: no faults, no programs, no containers, empty folders."""
@@ -153,18 +163,24 @@ class Fleet:
     def close(self) -> None:
         """Remove all hosts and everything of this run."""
         try:
-            each([*self.hosts.values(), *([self._builder] if self._builder else [])], Host.poweroff)
+            each(self.hosts.values(), Host.poweroff)
         finally:
             runs.release(self._run)
 
-    def _make(self, name: str) -> Host:
+    def _make(self, name: str, engine_dir: Path | None = None) -> Host:
         if not name.isalnum() or len(name) > NAME_LIMIT:
             raise TestbedError(f"{name!r} is no name for a host: at most {NAME_LIMIT} letters and digits")
         taken = {host.address for host in self.hosts.values()}
         numbers = [BUILDER_NUMBER] if name == BUILDER else range(FIRST_HOST, BUILDER_NUMBER)
         number = next(n for n in numbers if self._fabric.address(n) not in taken)
         return Host(
-            name, number, folder=self.folder / name, fabric=self._fabric, group=self._run.group(name), names=self._names
+            name,
+            number,
+            folder=self.folder / name,
+            fabric=self._fabric,
+            group=self._run.group(name),
+            names=self._names,
+            engine_dir=engine_dir,
         )
 
     def _name_hosts(self) -> None:

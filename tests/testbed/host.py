@@ -5,7 +5,6 @@ One SIGKILL of its init is a power loss: engine, containers, agents, mounts and 
 
 import ctypes
 import os
-import shutil
 import signal
 import subprocess
 import threading
@@ -15,8 +14,9 @@ from typing import Any
 
 import docker
 
+from tests.testbed import store
 from tests.testbed.cgroups import HostGroup
-from tests.testbed.commands import TestbedError, run, wait_until
+from tests.testbed.commands import TestbedError, wait_until
 from tests.testbed.fabric import Fabric
 
 CLONE_NEWPID = 0x20000000
@@ -37,7 +37,17 @@ while :; do sleep 3600 & wait $!; done
 class Host:
     """One host of the fleet. Paths are the same inside and outside, but memory_dir has its content only inside."""
 
-    def __init__(self, name: str, number: int, *, folder: Path, fabric: Fabric, group: HostGroup, names: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        number: int,
+        *,
+        folder: Path,
+        fabric: Fabric,
+        group: HostGroup,
+        names: Path,
+        engine_dir: Path | None = None,
+    ) -> None:
         self.name = name
         self.address = fabric.address(number)
         self.group = group
@@ -54,7 +64,7 @@ class Host:
         self.memory_dir = folder / "memory"
         self.ssd_dir = folder / "ssd"
         self.data_dir = folder / "data"
-        self.engine_dir = folder / "engine"
+        self.engine_dir = engine_dir or folder / "engine"
         for path in (self.memory_dir, self.ssd_dir, self.data_dir, self.engine_dir):
             path.mkdir(parents=True, exist_ok=True)
 
@@ -148,24 +158,18 @@ class Host:
                 self._engine.kill()
                 self._engine.wait(timeout=10)
             self._forget_engine()
+        wait_until(
+            lambda: not self._runs("containerd"), limit_s=10, what="containerd ends with the engine that was killed"
+        )
 
-    def adopt_images(self, other: "Host") -> bool:
-        """Take over all images of another host's engine in a second instead of loading them; False when that cannot be.
-
-        Committed layers are never written again, so their files are hard links: the disk and the page cache hold them once,
-        however many hosts there are. Only for an engine without containers, and where layers lie in `overlay2`.
-        """
-        stores = [other.engine_dir / "image" / "overlay2" / "repositories.json", other.engine_dir / "overlay2"]
-        if not all(path.exists() for path in stores) or self.docker.api.containers(all=True):
-            return False
+    def adopt(self, store_folder: Path, reference: str) -> None:
+        """Take over an image of the store, unless containers depend on the engine: it is started anew for it."""
+        if self.docker.api.containers(all=True):
+            return
         with self._lock:
-            self._stop_engine()
-            shutil.rmtree(self.engine_dir)
-            self.engine_dir.mkdir(mode=0o711)
-            run(["cp", "-a", str(other.engine_dir / "image"), str(self.engine_dir)], limit_s=60)
-            run(["cp", "-al", str(other.engine_dir / "overlay2"), str(self.engine_dir)], limit_s=60)
+            self.kill_engine()
+            store.adopt(store_folder, reference, self.engine_dir)
             self.start_engine()
-        return True
 
     def kill_processes(self) -> None:
         """Kill what was started by sh() and still runs."""
@@ -175,12 +179,8 @@ class Host:
             process.wait(timeout=10)
         self._processes.clear()
 
-    def _stop_engine(self) -> None:
-        """End the engine in order: one that was killed may leave its containerd for a moment."""
-        self._forget_engine()
-        if self._engine is not None:
-            self._engine.terminate()
-            self._engine.wait(timeout=20)
+    def _runs(self, program: str) -> bool:
+        return any(_program(pid) == program for pid in self.group.pids() if pid > 0)
 
     def _engine_answers(self) -> bool:
         if not self.engine_runs:
@@ -223,6 +223,13 @@ class Host:
         return popen_in_pid_namespace(self.init, entered, {"start_new_session": True, **popen})
 
 
+def _program(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
 def child_of(pid: int) -> int:
     """Return the only child of a process."""
     for entry in Path("/proc").iterdir():
@@ -239,8 +246,8 @@ def child_of(pid: int) -> int:
 def popen_in_pid_namespace(init: int, argv: Sequence[str], popen: dict[str, Any]) -> "subprocess.Popen[Any]":
     """Start a child of this process inside another pid namespace.
 
-    The namespace that children are born into belongs to the thread, so a thread of its own asks for it and forks: the child
-    is ours to signal and to wait for, which it would not be behind `nsenter --pid`.
+    The namespace that children are born into belongs to the thread, so a thread of its own asks for it and forks: the
+    child is ours to signal and to wait for, which it would not be behind `nsenter --pid`.
     """
     made: list[subprocess.Popen[Any]] = []
     failed: list[BaseException] = []

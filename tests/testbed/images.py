@@ -1,41 +1,38 @@
-"""What runs inside the containers of the tests? Images made on this machine, without any image registry, and kept as files.
+"""What runs inside the containers of the tests? Images made on this machine, without any registry, kept in the store.
 
-A file is named by a digest of everything that went into it, so it is made again exactly when something of that changed.
+The tag of an image is a digest of all that went into it, so it is made again exactly when something of that changed.
 """
 
-import fcntl
 import hashlib
 import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from docker.errors import ImageNotFound
+from docker.errors import APIError, ImageNotFound
 
 from tests.testbed.commands import TestbedError, run
 from tests.testbed.host import Host
 from tests.testbed.runs import DISK, REPOSITORY
 
-CACHE = REPOSITORY / "build" / "testbed"
 MIRROR = os.environ.get("STEPKEEPER_DEBIAN_MIRROR", "http://deb.debian.org/debian")
 SUITE = "bookworm"
 PYTHON = (3, 11)
 PACKAGES = "python3,python3-venv,iproute2"
 DROPPED = ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man", "usr/share/locale")
 RECIPE = f"1 {SUITE} {PACKAGES} {DROPPED}"
-BuilderHost = Callable[[], Host]
+BuilderHost = Callable[[], AbstractContextManager[Host]]
 
 
 @dataclass(frozen=True)
 class Image:
-    """An image as a file, and the reference by which an engine that has loaded it knows it."""
+    """An image of the store, by the reference under which an engine that has it knows it."""
 
     reference: str
-    file: Path
 
     def is_on(self, host: Host) -> bool:
         """Whether a host's engine has it."""
@@ -45,54 +42,53 @@ class Image:
             return False
         return True
 
-    def load_into(self, host: Host) -> None:
-        """Load it into an engine unless it is there."""
-        if not self.is_on(host):
-            with self.file.open("rb") as content:
-                host.docker.images.load(content)
+    def copy(self, source: Host, target: Host) -> None:
+        """Save it on one engine and load it on another, as a stream."""
+        target.docker.api.load_image(source.docker.api.get_image(self.reference))
 
 
 def base(builder: BuilderHost) -> Image:
     """Return the base image: a small Debian with Python, and `python` as a name for it."""
 
-    def make(reference: str) -> Host:
-        host = builder()
+    def make(host: Host, reference: str) -> None:
         with _scratch() as folder:
             archive = folder / "rootfs.tar"
             _root_file_system(folder / "rootfs", archive)
             repository, tag = reference.split(":")
             changes = ["ENV PYTHONUNBUFFERED=1"]
             host.docker.api.import_image(src=str(archive), repository=repository, tag=tag, changes=changes)
-        return host
 
-    return _kept("base", digest_of([RECIPE.encode()]), make)
+    return _kept(builder, "base", digest_of([RECIPE.encode()]), make)
 
 
 def example(builder: BuilderHost, name: str, requirements: Iterable[str]) -> Image:
-    """Return the image of `examples/<name>`, built from its own Dockerfile without a network from wheels fetched before."""
+    """Return the image of `examples/<name>`, built from its Dockerfile without a network from wheels fetched before."""
     source, trainer = REPOSITORY / "examples" / name, REPOSITORY / "reliability" / "trainer"
     below = base(builder)
     wanted = [*requirements]
     key = digest_of([below.reference.encode(), *map(str.encode, wanted), *_contents(source), *_contents(trainer)])
 
-    def make(reference: str) -> Host:
-        host = builder()
-        below.load_into(host)
+    def make(host: Host, reference: str) -> None:
         with _scratch() as folder:
             context = folder / "context"
             shutil.copytree(source, context, ignore=shutil.ignore_patterns("__pycache__"))
             collect_wheels(context / "wheels", wanted, trainer, folder)
             build(host, context, reference, below.reference)
-        return host
 
-    return _kept(name.replace("_", "-"), key, make)
+    return _kept(builder, name.replace("_", "-"), key, make)
 
 
 def build(host: Host, context: Path, reference: str, below: str) -> None:
     """Build a Dockerfile on a host's engine, without a network."""
     said: list[str] = []
     lines = host.docker.api.build(
-        path=str(context), tag=reference, buildargs={"BASE": below}, network_mode="none", rm=True, forcerm=True, decode=True
+        path=str(context),
+        tag=reference,
+        buildargs={"BASE": below},
+        network_mode="none",
+        rm=True,
+        forcerm=True,
+        decode=True,
     )
     for line in lines:
         said.append(str(line.get("stream", "")))
@@ -129,23 +125,22 @@ def _contents(folder: Path) -> Iterator[bytes]:
             yield path.read_bytes()
 
 
-def _kept(name: str, key: str, make: Callable[[str], Host]) -> Image:
+def _kept(builder: BuilderHost, name: str, key: str, make: Callable[[Host, str], None]) -> Image:
     """Return the kept image of this key; make it, and drop older ones of the name, when there is none."""
-    image = Image(f"stepkeeper-testbed/{name}:{key}", CACHE / f"{name}-{key}.tar")
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / f".{name}.lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if image.file.exists():
-            return image
-        host = make(image.reference)
-        part = image.file.with_suffix(".part")
-        with part.open("wb") as file:
-            for chunk in host.docker.api.get_image(image.reference):
-                file.write(chunk)
-        for old in CACHE.glob(f"{name}-{'?' * len(key)}.tar"):
-            old.unlink()
-        part.rename(image.file)
+    image = Image(f"stepkeeper-testbed/{name}:{key}")
+    with builder() as host:
+        if not image.is_on(host):
+            make(host, image.reference)
+            for old in host.docker.images.list(name=f"stepkeeper-testbed/{name}"):
+                if image.reference not in old.tags:
+                    _drop(host, old.id)
     return image
+
+
+def _drop(host: Host, identity: str) -> None:
+    """Remove an image, which waits for another time when a newer one is built upon it."""
+    with suppress(APIError):
+        host.docker.images.remove(identity, force=True)
 
 
 def _root_file_system(root: Path, archive: Path) -> None:

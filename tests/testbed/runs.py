@@ -1,6 +1,7 @@
 """Whose is what on this machine? Each run claims a number; what a dead run left behind is found by it and removed.
 
-`python -m tests.testbed.runs NUMBER` is the warden of a run: it waits for the end of the owner, however it ends, and cleans up.
+`python -m tests.testbed.runs NUMBER OWNER` is the warden of a run: it waits for the end of the owner, however it ends,
+and cleans up. Deleting many files takes seconds, so disks are only renamed at first; the warden deletes them later.
 """
 
 import fcntl
@@ -11,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +24,7 @@ from tests.testbed.fabric import Fabric
 
 CLAIMS = Path("/run/stepkeeper-testbed")
 DISK = Path(os.environ.get("STEPKEEPER_TESTBED_DIR", "/var/tmp"))
+TRASH = "stepkeeper-testbed-trash-"
 NUMBERS = range(1, 200)
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -81,7 +84,8 @@ def _remove(run: Run) -> None:
     run.fabric.remove()
     for group in groups:
         group.remove()
-    shutil.rmtree(run.folder, ignore_errors=True)
+    if run.folder.exists():
+        run.folder.rename(tempfile.mkdtemp(prefix=TRASH, dir=DISK))
     (CLAIMS / str(run.number)).unlink(missing_ok=True)
 
 
@@ -155,6 +159,8 @@ def _watch(run: Run, owner: int) -> None:
     with _locked():
         if (CLAIMS / str(run.number)).exists() and not _owner_alive(run):
             _remove(run)
+    for folder in DISK.glob(f"{TRASH}*"):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":
