@@ -20,7 +20,8 @@ HARD_LIMIT_S = 20.0
 def main() -> int:
     """Run the agent; return 2 for a wrong option, 1 when the server refuses this node."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
-    logging.getLogger("httpx").setLevel(logging.WARNING)
+    for library in ("httpx", "celery", "kombu"):
+        logging.getLogger(library).setLevel(logging.WARNING)
     try:
         settings = config.parse(sys.argv[1:])
         lock = identity.claim(settings.data_dir)

@@ -103,10 +103,10 @@ class LocalJob:
     # Orders
 
     def prepare(self, plan: ContainerPlan, *, epoch: int, slot: int | None, limit_s: float) -> str:
-        """Have the launcher run and ready; return the image's digest."""
+        """Have the launcher run and ready; return the image's digest. It belongs to no attempt in particular."""
         digest = self._runtime.ensure_image(plan.image)
         self._ensure_container(plan, epoch=epoch, slot=slot)
-        self._wait(lambda: self.folder.ready() is not None, epoch, limit_s, "The launcher did not get ready")
+        self._wait(lambda: self.folder.ready() is not None, None, limit_s, "The launcher did not get ready")
         return digest
 
     def stop(self, epoch: int, *, grace_s: float) -> list[int]:
@@ -285,13 +285,16 @@ class LocalJob:
         }
         return {"stop": False, **program, "ranks": ranks}
 
-    def _check(self, epoch: int) -> None:
-        if self.record.epoch > epoch:
+    def _superseded(self, epoch: int | None) -> bool:
+        return epoch is not None and self.record.epoch > epoch
+
+    def _check(self, epoch: int | None) -> None:
+        if self._superseded(epoch):
             raise StaleEpoch(f"Epoch {epoch} of {self.record.job} was superseded by {self.record.epoch} meanwhile.")
 
-    def _wait(self, done: Callable[[], bool], epoch: int, limit_s: float, what: str) -> None:
+    def _wait(self, done: Callable[[], bool], epoch: int | None, limit_s: float, what: str) -> None:
         def done_or_hopeless() -> bool:
-            return done() or self.record.epoch > epoch or not self.container_up
+            return done() or self._superseded(epoch) or not self.container_up
 
         fulfilled = self._wait_quietly(done_or_hopeless, limit_s)
         self._check(epoch)

@@ -4,6 +4,8 @@ import logging
 import threading
 from collections.abc import Callable
 
+from reliability.errors import ReliabilityError
+
 log = logging.getLogger("stepkeeper.agent")
 
 
@@ -28,6 +30,8 @@ class Periodic:
         while not self._stopping.is_set():
             try:
                 self._work()
+            except ReliabilityError as error:
+                log.warning("%s: code=%s reason=%s", self._thread.name, error.code, error.message)
             except Exception:
                 # A duty that fails once must be tried again at its next turn.
                 log.exception("%s failed, trying again", self._thread.name)

@@ -24,8 +24,14 @@ def test_nothing_is_stopped_while_the_lease_holds(
 
 @pytest.mark.parametrize(
     ("stepless_s", "step_s", "stepped", "stop"),
-    [(3.9, 0.1, True, False), (4.1, 0.1, True, True), (60.0, 30.0, True, False), (91.0, 30.0, True, True)]
-    + [(STARTUP_S - 1, 0.0, False, False), (STARTUP_S + 1, 0.0, False, True)],
+    [
+        (3.9, 0.1, True, False),
+        (4.1, 0.1, True, True),
+        (60.0, 30.0, True, False),
+        (91.0, 30.0, True, True),
+        (STARTUP_S - 1, 0.0, False, False),
+        (STARTUP_S + 1, 0.0, False, True),
+    ],
 )
 def test_a_job_is_stuck_by_its_own_measure(stepless_s: float, step_s: float, stepped: bool, stop: bool) -> None:
     given_times = {"unanswered_s": 200.0, "lease_s": 4.0, "stepless_s": stepless_s, "step_s": step_s}

@@ -88,6 +88,16 @@ def test_a_higher_epoch_in_an_answer_ends_the_ranks_of_the_older_attempt(ingest:
     assert beat["jobs"][0]["container"] == "warm"
 
 
+def test_a_standby_gets_warm_although_the_attempt_rises_meanwhile(ingest: Ingest, agent: AgentProcess) -> None:
+    container = agent.container(preload=["asyncio", "xml.dom.minidom"])
+    order = ingest.order("prepare", job=JOB, epoch=1, payload={"container": container})
+    until(lambda: agent.memory(JOB).exists())
+    ingest.epochs = {JOB: 2}
+    assert ingest.result(order)["status"] == "done"
+    until(lambda: ingest.beats[-1]["jobs"] and ingest.beats[-1]["jobs"][0]["epoch"] == 2)
+    assert ingest.beats[-1]["jobs"][0]["container"] == "warm"
+
+
 def test_a_good_end_is_reported_with_code_0_and_release_keeps_the_last_snapshot(
     ingest: Ingest, agent: AgentProcess
 ) -> None:

@@ -18,7 +18,7 @@ from reliability.agent.collectors import host
 from reliability.agent.probes import request
 
 PATTERN_BYTES = 32 * 2**20
-STEPS = 24
+VECTOR_STEPS, PLAIN_STEPS = 12, 24
 LEAST_SIZE, MOST_SIZE = 8, 2048
 _MASK = 2**64 - 1
 _MULTIPLIER, _INCREMENT = 6364136223846793005, 1442695040888963407
@@ -78,7 +78,7 @@ def _vectors(numpy: Any, seed: int, size: int, update: Callable[[bytes], None]) 
         integers = matrix.copy()
         floats = (matrix >> numpy.uint64(40)).astype(numpy.float32) / numpy.float32(2**24) - numpy.float32(0.5)
         weights = floats / numpy.float32(size**0.5)
-        for _ in range(STEPS):
+        for _ in range(VECTOR_STEPS):
             integers = integers @ matrix + (integers >> numpy.uint64(17))
             floats = floats @ weights
             floats = floats / (numpy.float32(1) + numpy.abs(floats)) + numpy.float32(0.125)
@@ -91,7 +91,7 @@ def _plain(seed: int, size: int, update: Callable[[bytes], None]) -> None:
     state, value = seed & _MASK, 0.5
     values = array.array("d", bytes(8 * size))
     words = array.array("Q", bytes(8 * size))
-    for _ in range(STEPS * max(size // 4, 1)):
+    for _ in range(PLAIN_STEPS * max(size // 4, 1)):
         for index in range(size):
             state = (state * _MULTIPLIER + _INCREMENT) & _MASK
             words[index] = (words[index] ^ (state >> 29)) * 0xBF58476D1CE4E5B9 & _MASK
