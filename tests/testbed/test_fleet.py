@@ -202,7 +202,8 @@ def test_a_forked_rank_in_a_container_is_found_by_what_its_launcher_says(pair: F
 import json, os, time
 pid = os.fork()
 if pid:
-    open('/stepkeeper/ctl/run-3.json', 'w').write(json.dumps({'epoch': 3, 'pids': {'5': pid}}))
+    open('/stepkeeper/ctl/part', 'w').write(json.dumps({'epoch': 3, 'pids': {'5': pid}}))
+    os.rename('/stepkeeper/ctl/part', '/stepkeeper/ctl/run-3.json')
     os.waitpid(pid, 0)
     raise SystemExit(9)
 time.sleep(600)
