@@ -9,13 +9,14 @@ from pathlib import Path
 import bench
 from bench.figures import Figure, keep, machine
 
-FRAME = {"__main__", "figures"}
+FRAME = {"figures"}
 KEPT = Path(__file__).resolve().parents[1] / "build" / "bench"
 
 
 def names() -> list[str]:
-    """Return every measurement that there is: the modules of this package that have `measure()`."""
-    return sorted(module.name for module in pkgutil.iter_modules(bench.__path__) if module.name not in FRAME)
+    """Return every measurement that there is: the modules with `measure()`; a name with _ in front is a part of one."""
+    found = {module.name for module in pkgutil.iter_modules(bench.__path__)}
+    return sorted(name for name in found - FRAME if not name.startswith("_"))
 
 
 def main() -> int:

@@ -33,6 +33,15 @@ def wait_for(what: str, condition: Callable[[], Any], *, limit_s: float, every_s
         time.sleep(every_s)
 
 
+def as_toml(value: Any) -> str:
+    """Return a value as TOML writes it."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {as_toml(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(as_toml, value)) + "]"
+    return json.dumps(value)
+
+
 @dataclass
 class Cluster:
     """Starts, watches and hurts the parts. All processes it starts are ended by `close`."""
@@ -135,7 +144,7 @@ class Cluster:
         return 0
 
     def kill_controller_in(self, job: str, state: str, *, limit_s: float = 60) -> None:
-        """SIGKILL the controller worker while the job's failover is in a state. Frozen first, so that the state is certain."""
+        """SIGKILL the controller worker in a state of the failover; frozen first, so that the state is certain."""
         pid = self.controller_pid()
 
         def caught() -> bool:
@@ -164,9 +173,10 @@ class Cluster:
         self.processes[f"agent-{name}"] = self.fleet.sh(
             name,
             [
-                sys.executable, "-m", "reliability.agent", "--server", self.url, "--name", name, "--address", host.address,
-                "--runtime", "docker", "--docker-url", f"unix://{host.socket}", "--data-dir", str(host.data_dir),
-                "--memory-dir", str(host.memory_dir), "--ssd-dir", str(host.ssd_dir), "--join-token-file", str(token_file),
+                sys.executable, "-m", "reliability.agent", "--server", self.url, "--name", name,
+                "--address", host.address, "--runtime", "docker", "--docker-url", f"unix://{host.socket}",
+                "--data-dir", str(host.data_dir), "--memory-dir", str(host.memory_dir),
+                "--ssd-dir", str(host.ssd_dir), "--join-token-file", str(token_file),
                 "--role", role, "--tier", str(tier),
             ],
             cwd=REPO, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
@@ -186,7 +196,8 @@ class Cluster:
                 self.start_agent(name, role="training" if name in self.training else "standby", tier=tier)
         wait_for("every node is healthy", self._all_healthy, limit_s=60)
         for held in self.rows(
-            "select distinct n.name from reliability_hold h join reliability_node n on n.id = h.node_id where released_at is null"
+            "select distinct n.name from reliability_hold h join reliability_node n on n.id = h.node_id "
+            "where released_at is null"
         ):
             self.manage("node", "release", held["name"])
 
@@ -206,7 +217,10 @@ class Cluster:
         return self.rows("select * from reliability_job where name = ?", name)[0]
 
     def failovers(self, job: str) -> list[dict[str, Any]]:
-        query = "select f.* from reliability_failover f join reliability_job j on j.id = f.job_id where j.name = ? order by f.id"
+        query = (
+            "select f.* from reliability_failover f join reliability_job j on j.id = f.job_id "
+            "where j.name = ? order by f.id"
+        )
         return self.rows(query, job)
 
     def placement(self, job: str) -> list[str]:
@@ -217,7 +231,10 @@ class Cluster:
         return [row["name"] for row in self.rows(query, job)]
 
     def lowest_step(self, job: str) -> int:
-        query = "select min(coalesce(r.step, 0)) low from reliability_rank r join reliability_job j on j.id = r.job_id where j.name = ?"
+        query = (
+            "select min(coalesce(r.step, 0)) low from reliability_rank r join reliability_job j on j.id = r.job_id "
+            "where j.name = ?"
+        )
         return int(self.rows(query, job)[0]["low"] or 0)
 
     def holds(self, node: str) -> list[dict[str, Any]]:
@@ -233,6 +250,12 @@ class Cluster:
         )
         return {row["n"] for row in self.rows(query, job)}
 
+    def standbys_validated(self) -> bool:
+        query = (
+            "select count(distinct node_id) n from reliability_validation where check_kind = 'sdc' and verdict = 'pass'"
+        )
+        return bool(self.rows(query)[0]["n"] >= len(self.standbys))
+
     def forget_validations(self) -> None:
         """Delete what is known of the standbys' fitness, so that it is measured anew."""
         self.manage("shell", "-c", "from reliability.models import Validation; Validation.objects.all().delete()")
@@ -241,9 +264,7 @@ class Cluster:
 
     def submit(self, spec: dict[str, Any]) -> str:
         path = self.folder / f"{spec['name']}.toml"
-        path.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in spec.items() if not isinstance(value, dict))
-            + "".join(f"\n[{key}]\n" + "".join(f"{k} = {json.dumps(v)}\n" for k, v in value.items())
-                for key, value in spec.items() if isinstance(value, dict)))  # fmt: skip
+        path.write_text("".join(f"{key} = {as_toml(value)}\n" for key, value in spec.items()))
         self.manage("job", "submit", str(path), "--start")
         return str(spec["name"])
 
@@ -271,10 +292,12 @@ class Cluster:
             )
             lines += [f"  {e['at']} {e['source']} -> {e['target']} ({e['event']}) {e['detail']}" for e in events]
         findings = self.rows(
-            "select f.*, n.name node from reliability_finding f join reliability_node n on n.id = f.node_id order by f.id"
+            "select f.*, n.name node from reliability_finding f join reliability_node n on n.id = f.node_id "
+            "order by f.id"
         )
         lines += [
-            f"finding {f['found_at']} {f['node']} rank={f['rank']} epoch={f['epoch']} {f['code']} {f['evidence'][:200]!r}"
+            f"finding {f['found_at']} {f['node']} rank={f['rank']} epoch={f['epoch']} {f['code']} "
+            f"{f['evidence'][:200]!r}"
             for f in findings
         ]
         return "\n".join(lines)

@@ -2,9 +2,9 @@
 
 import itertools
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tests.proof.cluster import Cluster, wait_for
 
@@ -44,8 +44,9 @@ class Run:
     def wait_for_restorable_step(self) -> None:
         """Wait until a step is complete on the storage tier and training is well past it."""
         query = (
-            "select s.step step, count(*) n from reliability_snapshotcopy c join reliability_snapshot s on s.id = c.snapshot_id "
-            "join reliability_job j on j.id = s.job_id where j.name = ? and c.tier = 'storage' group by s.id having n = ?"
+            "select s.step step, count(*) n from reliability_snapshotcopy c "
+            "join reliability_snapshot s on s.id = c.snapshot_id join reliability_job j on j.id = s.job_id "
+            "where j.name = ? and c.tier = 'storage' group by s.id having n = ?"
         )
         rows = wait_for(
             f"{self.job} has a complete step on storage\n",
@@ -69,7 +70,7 @@ class Run:
         return found
 
     def samples(self) -> dict[int, dict[int, list[int]]]:
-        """Return for each rank and step the consumed sample ids; the last attempt that did a step is the one that counts."""
+        """Return the consumed sample ids by rank and step, as the last attempt that did the step took them."""
         return {rank: self._consumed(self.out / f"rank-{rank}.jsonl") for rank in self.ranks}
 
     def _consumed(self, path: Path) -> dict[int, list[int]]:
@@ -94,21 +95,29 @@ class Runs:
     kept: dict[tuple[str, int], Outcome] = field(default_factory=dict)
 
     def start(
-        self, example: str, ranks_per_node: int, *, approval: str = "automatic", extra: Sequence[str] = ()
+        self, example: str, ranks_per_node: int, *, approval: str = "automatic", steps: int = 0, **fields: Any
     ) -> Run:
+        """Submit and start a job of an example; `fields` are further ones of its description."""
         job = f"{example.replace('_', '-')}-{ranks_per_node}-{next(_numbers)}"
         out = self.folder / job
         out.mkdir()
-        out.chmod(0o777)
-        program = [
-            "/app/train.py", "--steps", str(STEPS[example]), "--step-sleep", str(STEP_SLEEP_S), "--out", OUT, "--samples", OUT, *extra,
-        ]  # fmt: skip
-        self.cluster.submit({
-            "name": job, "nodes": 3, "ranks_per_node": ranks_per_node, "runtime": "docker", "image": self.images[example],
-            "program": program, "mode": "fork", "preload": ["torch"] if example == "torch_ddp" else ["numpy"],
-            "every_steps": EVERY_STEPS, "approval": approval, "storage_dir": str(self.cluster.fleet.storage_dir),
-            "env": {"GLOO_SOCKET_IFNAME": "eth0"}, "mounts": [{"source": str(out), "target": OUT}],
-        })  # fmt: skip
+        program = ["/app/train.py", "--steps", str(steps or STEPS[example]), "--step-sleep", str(STEP_SLEEP_S)]
+        spec = {
+            "name": job,
+            "nodes": 3,
+            "ranks_per_node": ranks_per_node,
+            "runtime": "docker",
+            "image": self.images[example],
+            "program": [*program, "--out", OUT, "--samples", OUT],
+            "mode": "fork",
+            "preload": ["torch"] if example == "torch_ddp" else ["numpy"],
+            "every_steps": EVERY_STEPS,
+            "approval": approval,
+            "storage_dir": str(self.cluster.fleet.storage_dir),
+            "env": {"GLOO_SOCKET_IFNAME": "eth0"},
+            "mounts": [{"source": str(out), "target": OUT}],
+        }
+        self.cluster.submit(spec | fields)
         return Run(cluster=self.cluster, job=job, example=example, ranks_per_node=ranks_per_node, out=out)
 
     def uninterrupted(self, example: str, ranks_per_node: int) -> Outcome:

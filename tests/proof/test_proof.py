@@ -77,7 +77,8 @@ def _completed(cluster: Cluster, run: Run) -> bool:
 
 def _refused(cluster: Cluster, node: str) -> list[dict[str, Any]]:
     return cluster.rows(
-        "select r.* from reliability_report r join reliability_node n on n.id = r.node_id where n.name = ? and r.state = 'refused'",
+        "select r.* from reliability_report r join reliability_node n on n.id = r.node_id "
+        "where n.name = ? and r.state = 'refused'",
         node,
     )
 
