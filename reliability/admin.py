@@ -161,7 +161,9 @@ class FailoverAdmin(ReadOnlyAdmin):
             *super().get_urls(),
         ]
 
-    def render_change_form(self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any) -> HttpResponse:
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse:
         """Offer the decision while it waits for one."""
         found = kwargs.get("obj")
         waits = found is not None and found.state == State.AWAITING_APPROVAL
@@ -258,6 +260,14 @@ class PlanAdmin(ReadOnlyAdmin):
 
 
 admin.site.register(
-    (models.Epoch, models.Slot, models.Rank, models.SnapshotCopy, models.FailoverEvent, models.ServiceBeat, models.Lease),
+    (
+        models.Epoch,
+        models.Slot,
+        models.Rank,
+        models.SnapshotCopy,
+        models.FailoverEvent,
+        models.ServiceBeat,
+        models.Lease,
+    ),
     ReadOnlyAdmin,
 )

@@ -30,6 +30,7 @@ RETRY_S = 2.0
 REJOIN_S = 3600.0  # well before the channel layer forgets the membership of a group (a day)
 QUEUE_LENGTH = 4
 NOT_SIGNED_IN = 4401
+EVERYTHING = "*"  # sent after the first look: what changed between a page's making and that look is in nobody's hint
 
 log = logging.getLogger(__name__)
 Message = dict[str, Any]
@@ -85,11 +86,11 @@ class Hub:
         while True:
             try:
                 now = await database_sync_to_async(changes.signature)()
-                topics = changes.changed_topics(seen, now) if seen is not None else []
+                topics = changes.changed_topics(seen, now) if seen is not None else [EVERYTHING]
                 seen = now
                 if topics:
                     self.broadcast(topics)
-            except Exception as error:  # noqa: BLE001 (boundary: the next look may succeed)
+            except Exception as error:  # boundary: the next look may succeed
                 log.warning("Live view: cannot look at the database (%s).", error)
             await asyncio.sleep(LOOK_S)
 
@@ -99,7 +100,7 @@ class Hub:
                 await self._receive_hints()
             except TimeoutError:
                 continue
-            except Exception as error:  # noqa: BLE001 (boundary: any broker trouble only costs latency)
+            except Exception as error:  # boundary: any broker trouble only costs latency
                 log.info("Live view: no hints from the channel layer (%s).", error)
             await asyncio.sleep(RETRY_S)
 

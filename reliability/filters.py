@@ -37,9 +37,7 @@ class NodeFilter(StyledFilterSet):
     """Nodes by name, role and health."""
 
     name = _name()
-    role = filters.ChoiceFilter(
-        choices=Node._meta.get_field("role").choices, empty_label="any role", label="Role"
-    )
+    role = filters.ChoiceFilter(choices=Node._meta.get_field("role").choices, empty_label="any role", label="Role")
     health = filters.ChoiceFilter(
         choices=Node._meta.get_field("health").choices, empty_label="any health", label="Health"
     )
@@ -73,9 +71,7 @@ class FailoverFilter(StyledFilterSet):
     """Recoveries by job, kind and state."""
 
     job = filters.CharFilter(field_name="job__name", lookup_expr="icontains", label="Job contains")
-    kind = filters.ChoiceFilter(
-        choices=Failover._meta.get_field("kind").choices, empty_label="any kind", label="Kind"
-    )
+    kind = filters.ChoiceFilter(choices=Failover._meta.get_field("kind").choices, empty_label="any kind", label="Kind")
     state = filters.ChoiceFilter(
         choices=Failover._meta.get_field("state").choices, empty_label="any state", label="State"
     )

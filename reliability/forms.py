@@ -53,7 +53,9 @@ class HoldForm(StyledForm):
     """Why a node must not be used."""
 
     reason = forms.CharField(
-        label="Reason", max_length=500, help_text="Shown wherever the node is passed over.",
+        label="Reason",
+        max_length=500,
+        help_text="Shown wherever the node is passed over.",
         widget=forms.TextInput(attrs={"placeholder": "for example: memory errors, part ordered"}),
     )
 
@@ -63,7 +65,9 @@ class DecisionForm(StyledForm):
 
     digest = forms.CharField(max_length=64, widget=forms.HiddenInput)
     note = forms.CharField(
-        label="Note", required=False, max_length=1000,
+        label="Note",
+        required=False,
+        max_length=1000,
         widget=forms.TextInput(attrs={"placeholder": "Why (kept with the decision)", "autocomplete": "off"}),
     )
 
@@ -78,7 +82,10 @@ class PlannerForm(StyledForm):
 
     job = forms.ModelChoiceField(Job.objects.all(), to_field_name="name", required=False, empty_label="no job: what if")
     target = forms.FloatField(
-        label="Availability target", min_value=0, max_value=100, help_text="Wanted effective training rate, per cent.",
+        label="Availability target",
+        min_value=0,
+        max_value=100,
+        help_text="Wanted effective training rate, per cent.",
         widget=forms.NumberInput(attrs={"step": "any", "class": "form-control"}),
     )
     save_stall = _time_field("Save stall", "How long one save blocks training, not the upload.")
@@ -87,7 +94,9 @@ class PlannerForm(StyledForm):
     downtime = _time_field("Downtime", "Detection, decision, fence and check of the standby.")
     mtbf = _time_field("Time between faults", "Mean time between faults that stop training.")
     mtbf_of = forms.ChoiceField(
-        label="of", choices=[("job", "the whole job"), ("node", "one node")], required=False,
+        label="of",
+        choices=[("job", "the whole job"), ("node", "one node")],
+        required=False,
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

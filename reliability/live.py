@@ -69,7 +69,7 @@ class HintSender:
         try:
             async with asyncio.timeout(SEND_LIMIT_S):
                 await layer.group_send(GROUP, {"type": MESSAGE_TYPE, "topics": topics})
-        except Exception as error:  # noqa: BLE001 (boundary: a hint may be lost for any reason)
+        except Exception as error:  # boundary: a hint may be lost for any reason
             if not self._away:
                 log.warning("The channel layer is away (%s); browsers follow the database alone.", error)
             self._away = True

@@ -5,8 +5,6 @@ from typing import Any, Self
 import django_tables2 as tables
 from django.http import HttpRequest
 
-from reliability.models import Failover, Incident, Node
-
 PAGE_ROWS = 50
 
 

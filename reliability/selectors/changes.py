@@ -54,7 +54,10 @@ def _jobs(parts: _Parts) -> None:
     for key, *values in Job.objects.values_list("pk", "state", "state_reason", "epoch", "every_steps", "approval"):
         parts.add("job", key, *values)
     progress = Rank.objects.values("job_id").annotate(
-        steps=Sum("step"), exits=Count("exit_code"), at=Max("progress_at"), first=Sum("first_step_epoch"),
+        steps=Sum("step"),
+        exits=Count("exit_code"),
+        at=Max("progress_at"),
+        first=Sum("first_step_epoch"),
         plans=Sum("plan_version"),
     )
     for row in progress.order_by("job_id"):
@@ -64,8 +67,8 @@ def _jobs(parts: _Parts) -> None:
     for job, index, node in Slot.objects.values_list("job_id", "index", "node_id"):
         parts.add("job", job, index, node)
     for model, owner in ((SnapshotCopy, "snapshot__job_id"), (Plan, "job_id"), (Incident, "job_id")):
-        for job, key in _newest(model, owner).items():
-            parts.add("job", job, model.__name__, key)
+        for owner_id, newest in _newest(model, owner).items():
+            parts.add("job", owner_id, model.__name__, newest)
     for job, key, state in Drill.objects.order_by("-pk").values_list("job_id", "pk", "state")[:RECENT_ROWS]:
         parts.add("job", job, key, state)
 
@@ -80,10 +83,10 @@ def _nodes(parts: _Parts) -> None:
         parts.add("node", node, "hold", key)
     for key, node, verdict in Validation.objects.order_by("-pk").values_list("pk", "node_id", "verdict")[:RECENT_ROWS]:
         parts.add("node", node, key, verdict)
-    for node, key in _newest(Finding, "node_id").items():
-        parts.add("node", node, "finding", key)
-    for node, key in _newest(Report, "node_id", state=Report.State.REFUSED).items():
-        parts.add("node", node, "refused", key)
+    for owner_id, newest in _newest(Finding, "node_id").items():
+        parts.add("node", owner_id, "finding", newest)
+    for owner_id, newest in _newest(Report, "node_id", state=Report.State.REFUSED).items():
+        parts.add("node", owner_id, "refused", newest)
 
 
 def _recoveries(parts: _Parts) -> None:

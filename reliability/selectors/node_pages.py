@@ -69,7 +69,11 @@ def newest_checks(nodes: Collection[int]) -> dict[int, tuple[Validation, ...]]:
 
 def warm_for(node: Node) -> tuple[str, ...]:
     """Return the jobs the node holds a warm container of, as its last heartbeat told."""
-    return tuple(sorted(job for job, told in node.containers.items() if isinstance(told, dict) and told.get("container") == "warm"))
+    return tuple(
+        sorted(
+            job for job, told in node.containers.items() if isinstance(told, dict) and told.get("container") == "warm"
+        )
+    )
 
 
 def standby_lines(nodes: Iterable[Node], *, busy: Collection[int | None]) -> list[StandbyLine]:
@@ -83,9 +87,7 @@ def standby_lines(nodes: Iterable[Node], *, busy: Collection[int | None]) -> lis
     for hold in Hold.objects.filter(node__in=keys, released_at=None):
         holds[hold.node_id].append(hold)
     checks = newest_checks(keys)
-    return [
-        StandbyLine(node, tuple(holds[node.pk]), checks.get(node.pk, ()), warm_for(node)) for node in standbys
-    ]
+    return [StandbyLine(node, tuple(holds[node.pk]), checks.get(node.pk, ()), warm_for(node)) for node in standbys]
 
 
 def node_page(node: Node) -> NodePage:

@@ -68,7 +68,9 @@ def _mtbf(job: Job, now: datetime) -> Known:
     exposed = ((job.ended_at or now) - job.started_at).total_seconds()
     if faults == 0:
         return _default("mtbf", f"no fault seen in {exposed / 3600:.1f} h")
-    return Known(exposed / faults, f"measured: {faults} faults in {exposed / 3600:.1f} h, drills left out", measured=True)
+    return Known(
+        exposed / faults, f"measured: {faults} faults in {exposed / 3600:.1f} h, drills left out", measured=True
+    )
 
 
 def planner_values(job: Job | None, *, now: datetime) -> dict[str, Known]:

@@ -132,7 +132,9 @@ def _tier_ages(coverages: Coverages, ranks: int, period_s: float | None, now: da
     return tuple(ages)
 
 
-def _risk(coverages: Coverages, needed: Mapping[int, str], step: int | None, step_s: float | None, node: str = "") -> Risk:
+def _risk(
+    coverages: Coverages, needed: Mapping[int, str], step: int | None, step_s: float | None, node: str = ""
+) -> Risk:
     if step is None:
         return Risk(node=node)
     newest = _newest(coverages, needed)

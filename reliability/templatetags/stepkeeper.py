@@ -87,7 +87,9 @@ def icon(name: str, css: str = "") -> SafeString:
     """Draw an icon of the sprite; it is decoration, the word beside it carries the meaning."""
     return format_html(
         '<svg class="icon {}" aria-hidden="true" focusable="false"><use href="{}#{}"></use></svg>',
-        css, static("img/icons.svg"), name,
+        css,
+        static("img/icons.svg"),
+        name,
     )
 
 
@@ -225,7 +227,9 @@ def bar(share: float | None, label: str, css: str = "ok") -> SafeString:
     return format_html(
         '<svg class="bar {}" role="img" aria-label="{}" viewBox="0 0 100 6" preserveAspectRatio="none">'
         '<rect class="track" width="100" height="6"/><rect class="fill" width="{}" height="6"/></svg>',
-        css, label, f"{width:.1f}",
+        css,
+        label,
+        f"{width:.1f}",
     )
 
 

@@ -6,6 +6,7 @@ from django.contrib.auth.decorators import permission_required
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
@@ -52,7 +53,9 @@ def failover_list(request: HttpRequest) -> HttpResponse:
     return render_page(request, "failovers/list.html", {"table": table, "filter": listed, "waiting": waiting})
 
 
-def _show(request: HttpRequest, found: Failover, *, form: DecisionForm | None = None, status: int = 200) -> HttpResponse:
+def _show(
+    request: HttpRequest, found: Failover, *, form: DecisionForm | None = None, status: int = 200
+) -> HttpResponse:
     context = {
         "failover": found,
         "page": failover_page(found, now=timezone.now()),
@@ -60,7 +63,8 @@ def _show(request: HttpRequest, found: Failover, *, form: DecisionForm | None = 
         "stale": status == 409,
     }
     topics = [f"failover:{found.pk}", f"job:{found.job_id}"]
-    return render_page(request, "failovers/page.html", context, topics=topics, status=status)
+    address = reverse("failover", args=[found.pk])
+    return render_page(request, "failovers/page.html", context, topics=topics, status=status, refresh=address)
 
 
 @require_safe

@@ -33,12 +33,18 @@ def render_page(
     *,
     topics: Iterable[str] = (),
     status: int = 200,
+    refresh: str = "",
 ) -> HttpResponse:
-    """Return a page, or its fragment when the browser refreshes it. `topics` are what makes it refresh."""
+    """Return a page, or its fragment when the browser refreshes it.
+
+    `topics` are what makes it refresh, `refresh` where from: by itself the address of the page. The answer to a form
+    and an error page have no such address, so that they stay as they are unless one is given.
+    """
     fragment = wants_fragment(request)
     shown = {
         "now": timezone.now(),
         "base": "fragment.html" if fragment else "base.html",
+        "refresh": refresh or (request.get_full_path() if request.method == "GET" and status == 200 else ""),
         "topics": " ".join((changes.OVERVIEW, *topics)),
         "nav": pages.nav_counts() if request.user.is_authenticated else None,
         "section": request.resolver_match.view_name if request.resolver_match else "",

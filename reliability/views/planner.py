@@ -24,8 +24,17 @@ from reliability.views.page import render_page, tell, tell_error
 POINTS = 161
 TABLE_POINTS = 9
 TICKS = {
-    "10 ms": 0.01, "0.1 s": 0.1, "1 s": 1, "10 s": 10, "1 min": 60, "10 min": 600, "1 h": 3600, "6 h": 21600, "1 d": 86400,
-    "1 week": 604800, "1 month": 2592000,
+    "10 ms": 0.01,
+    "0.1 s": 0.1,
+    "1 s": 1,
+    "10 s": 10,
+    "1 min": 60,
+    "10 min": 600,
+    "1 h": 3600,
+    "6 h": 21600,
+    "1 d": 86400,
+    "1 week": 604800,
+    "1 month": 2592000,
 }
 applies = permission_required("reliability.apply_plan", raise_exception=True)
 
@@ -35,7 +44,10 @@ def _figure(inputs: FirstOrderInputs, plan: FirstOrderPlan, present_s: float | N
     points = planner.curve(inputs, POINTS)
     figure = go.Figure()
     figure.add_scatter(
-        x=[period for period, _ in points], y=[100 * rate for _, rate in points], mode="lines", name="rate",
+        x=[period for period, _ in points],
+        y=[100 * rate for _, rate in points],
+        mode="lines",
+        name="rate",
         hovertemplate="every %{x:.3~g} s: %{y:.2f} %<extra></extra>",
     )
     figure.add_hline(y=100 * inputs.target, line_dash="dash", name="target")
@@ -43,20 +55,38 @@ def _figure(inputs: FirstOrderInputs, plan: FirstOrderPlan, present_s: float | N
         figure.add_vrect(x0=plan.low_s, x1=plan.high_s or points[-1][0], line_width=0, layer="below")
     if plan.period_s > 0:
         figure.add_scatter(
-            x=[plan.period_s], y=[100 * plan.rate], mode="markers+text", text=["best"], textposition="top center",
-            name="best", hoverinfo="skip",
+            x=[plan.period_s],
+            y=[100 * plan.rate],
+            mode="markers+text",
+            text=["best"],
+            textposition="top center",
+            name="best",
+            hoverinfo="skip",
         )
     if present_s:
         figure.add_scatter(
-            x=[present_s], y=[100 * planner.rate_at(inputs, present_s)], mode="markers+text", text=["now"],
-            textposition="bottom center", name="now", hoverinfo="skip",
+            x=[present_s],
+            y=[100 * planner.rate_at(inputs, present_s)],
+            mode="markers+text",
+            text=["now"],
+            textposition="bottom center",
+            name="now",
+            hoverinfo="skip",
         )
     least = max(0.0, 100 * min(inputs.target, plan.best_rate) - 12)
     figure.update_layout(
-        template=None, autosize=True, showlegend=False, height=340, margin={"l": 56, "r": 16, "t": 12, "b": 44},
+        template=None,
+        autosize=True,
+        showlegend=False,
+        height=340,
+        margin={"l": 56, "r": 16, "t": 12, "b": 44},
         xaxis={
-            "type": "log", "title": {"text": "period, start to start"}, "fixedrange": True,
-            "tickvals": list(TICKS.values()), "ticktext": list(TICKS), "range": [log10(points[0][0]), log10(points[-1][0])],
+            "type": "log",
+            "title": {"text": "period, start to start"},
+            "fixedrange": True,
+            "tickvals": list(TICKS.values()),
+            "ticktext": list(TICKS),
+            "range": [log10(points[0][0]), log10(points[-1][0])],
         },
         yaxis={"range": [least, 101], "title": {"text": "effective training rate, %"}, "fixedrange": True},
     )
@@ -101,9 +131,7 @@ def _form(request: HttpRequest, job: Job | None) -> tuple[PlannerForm, dict[str,
     known = planner_values(job, now=timezone.now())
     values = with_units({name: value.seconds for name, value in known.items()})
     values |= {"target": DEFAULT_TARGET, "mtbf_of": "job", "job": job.name if job else ""}
-    entered = {name: value for name, value in request.GET.items() if value != ""}
-    if request.GET.get("measured"):
-        entered = {name: value for name, value in entered.items() if name in {"job", "target"}}
+    entered = {name: value for name, value in request.GET.dict().items() if value != ""}
     form = PlannerForm({**values, **entered})
     sources = {name: value.source for name, value in known.items()}
     for name, value in known.items():
@@ -124,7 +152,7 @@ def plan(request: HttpRequest) -> HttpResponse:
     form, sources = _form(request, job)
     applied = job.plans.first() if job else None
     context = {"form": form, "sources": sources, "job": job, "applied": applied, **_answer(form, job)}
-    return render_page(request, "planner.html", context, topics=[f"job:{job.pk}"] if job else [])
+    return render_page(request, "planner.html", context)
 
 
 @applies
@@ -135,7 +163,7 @@ def apply(request: HttpRequest) -> HttpResponse:
     inputs = form.inputs()
     job = form.cleaned_data.get("job") if form.is_valid() else None
     if inputs is None or job is None:
-        context = {"form": form, "sources": {}, "job": job}
+        context: dict[str, Any] = {"form": form, "sources": {}, "job": job}
         return render_page(request, "planner.html", context, status=400)
     try:
         applied = plans.apply(job, inputs=inputs, by=request.user.get_username())

@@ -15,7 +15,8 @@ EXPORTS = ("nodes", "jobs", "snapshots", "incidents", "failovers")
 @require_safe
 def reports(request: HttpRequest) -> HttpResponse:
     """Show what can be exported and how."""
-    token = Token.objects.filter(user_id=request.user.pk).first()
+    assert isinstance(request.user, User)
+    token = Token.objects.filter(user=request.user).first()
     context = {
         "token": token,
         "new_token": request.session.pop(SHOWN_ONCE, None),
@@ -38,6 +39,7 @@ def renew_token(request: HttpRequest) -> HttpResponse:
 @require_POST
 def delete_token(request: HttpRequest) -> HttpResponse:
     """Delete the signed-in person's token."""
-    Token.objects.filter(user_id=request.user.pk).delete()
+    assert isinstance(request.user, User)
+    Token.objects.filter(user=request.user).delete()
     tell(request, "Your token is deleted.")
     return redirect("reports")

@@ -65,21 +65,20 @@ const callbacks = {
   beforeAttributeUpdated: (name, node) => !(name === "open" && node.tagName === "DETAILS"),
 };
 
-export function swap(html) {
+export function swap(html, mark = "data-live") {
   const fresh = new DOMParser().parseFromString(html, "text/html");
-  for (const region of document.querySelectorAll("[data-live]")) {
+  for (const region of document.querySelectorAll(`[${mark}]`)) {
     const next = fresh.getElementById(region.id);
     if (next) window.Idiomorph.morph(region, next, { morphStyle: "outerHTML", ignoreActiveValue: true, callbacks });
   }
   countAges();
-  document.dispatchEvent(new CustomEvent("live:swapped"));
 }
 
 async function refetch() {
   if (state.fetching) { state.again = true; return; }
   state.fetching = true;
   try {
-    const answer = await fetch(window.location.href, {
+    const answer = await fetch(document.body.dataset.refresh, {
       headers: { "X-Fragment": "1" }, credentials: "same-origin", cache: "no-store", redirect: "manual",
       signal: AbortSignal.timeout(8000),
     });
@@ -110,7 +109,8 @@ function onMessage(event) {
   const message = JSON.parse(event.data);
   const first = state.server === "";
   const gap = !first && (message.server !== state.server || message.seq !== state.seq + 1);
-  const concerned = gap || message.topics.some((topic) => topicsOfPage.has(topic));
+  // The page was made before the socket was there, so the first message asks for a look as well.
+  const concerned = first || gap || message.topics.some((topic) => topic === "*" || topicsOfPage.has(topic));
   setClock(message.now);
   state.server = message.server;
   state.seq = message.seq;

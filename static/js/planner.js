@@ -45,7 +45,8 @@ async function recompute() {
     const answer = await fetch(address, { headers: { "X-Fragment": "1" }, credentials: "same-origin", signal: running.signal });
     if (!answer.ok) return;
     window.history.replaceState(null, "", address);
-    swap(await answer.text());
+    swap(await answer.text(), "data-planned");
+    draw();
   } catch (error) {
     if (error.name !== "AbortError") form.requestSubmit();
   }
@@ -61,5 +62,4 @@ form.addEventListener("change", (event) => {
   window.location.href = `${window.location.pathname}?${new URLSearchParams({ job: event.target.value, target: form.elements.target.value })}`;
 });
 document.addEventListener("theme", draw);
-document.addEventListener("live:swapped", draw);
 draw();

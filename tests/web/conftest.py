@@ -8,6 +8,7 @@ from django.test import Client
 
 from tests.web import rows
 
+
 @pytest.fixture(autouse=True)
 def quick_passwords(settings: Any) -> None:
     """Hashing well is slow on purpose; not what these tests are about."""

@@ -10,7 +10,13 @@ class Socket:
     """Talks to a websocket application inside this process."""
 
     def __init__(self, application: Any, user: Any = None, headers: list[tuple[bytes, bytes]] | None = None) -> None:
-        scope = {"type": "websocket", "path": "/ws/live/", "query_string": b"", "headers": headers or [], "subprotocols": []}
+        scope = {
+            "type": "websocket",
+            "path": "/ws/live/",
+            "query_string": b"",
+            "headers": headers or [],
+            "subprotocols": [],
+        }
         if user is not None:
             scope["user"] = user
         self._talk = ApplicationCommunicator(application, scope)

@@ -64,8 +64,17 @@ def test_a_check_can_be_asked_for(client_of: Any, job: models.Job) -> None:
 
 
 PLAN = {
-    "job": "gpt-small", "target": "97", "save_stall": "6", "save_stall_unit": "s", "drain": "0", "recovery": "90",
-    "recovery_unit": "s", "downtime": "0", "mtbf": "7.9", "mtbf_unit": "h", "mtbf_of": "job",
+    "job": "gpt-small",
+    "target": "97",
+    "save_stall": "6",
+    "save_stall_unit": "s",
+    "drain": "0",
+    "recovery": "90",
+    "recovery_unit": "s",
+    "downtime": "0",
+    "mtbf": "7.9",
+    "mtbf_unit": "h",
+    "mtbf_of": "job",
 }
 
 

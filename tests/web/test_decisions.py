@@ -1,4 +1,4 @@
-"""Deciding on a failover: it binds to what was shown, once, by those who may, on the dashboard and in the administration."""
+"""Deciding on a failover: it binds to what was shown and happens once, by those who may, here and there."""
 
 from typing import Any
 
@@ -39,7 +39,9 @@ def test_the_card_shows_what_would_happen_and_carries_its_digest(client_of: Any,
     assert "20 steps are computed again" in text
 
 
-def test_an_approval_of_what_was_shown_starts_the_recovery_with_name_and_note(client_of: Any, request_: Failover) -> None:
+def test_an_approval_of_what_was_shown_starts_the_recovery_with_name_and_note(
+    client_of: Any, request_: Failover
+) -> None:
     answer = post(client_of("approver"), "failover-approve", request_, request_.digest, "part is dead")
     assert answer.status_code == 302
     request_.refresh_from_db()
@@ -47,7 +49,9 @@ def test_an_approval_of_what_was_shown_starts_the_recovery_with_name_and_note(cl
     assert (request_.decided_by, request_.decision_note) == ("approver", "part is dead")
 
 
-def test_an_approval_with_another_digest_decides_nothing_and_shows_the_request_as_it_is(client_of: Any, request_: Failover) -> None:
+def test_an_approval_with_another_digest_decides_nothing_and_shows_the_request_as_it_is(
+    client_of: Any, request_: Failover
+) -> None:
     answer = post(client_of("approver"), "failover-approve", request_, "0" * 64)
     assert answer.status_code == 409
     assert "Nothing was decided" in answer.content.decode()
@@ -55,7 +59,9 @@ def test_an_approval_with_another_digest_decides_nothing_and_shows_the_request_a
     assert request_.state == State.AWAITING_APPROVAL
 
 
-def test_when_the_situation_changed_the_answer_shows_the_request_that_took_its_place(client_of: Any, request_: Failover) -> None:
+def test_when_the_situation_changed_the_answer_shows_the_request_that_took_its_place(
+    client_of: Any, request_: Failover
+) -> None:
     rows.node("s0", role="standby", tier=1)
     Node.objects.filter(name="s1").update(health="unhealthy", health_reason="Broke meanwhile.")
     answer = post(client_of("approver"), "failover-approve", request_, request_.digest)
@@ -69,7 +75,9 @@ def test_when_the_situation_changed_the_answer_shows_the_request_that_took_its_p
 
 
 def test_a_rejection_touches_nothing_and_keeps_the_note(client_of: Any, request_: Failover) -> None:
-    assert post(client_of("approver"), "failover-reject", request_, request_.digest, "it will be back").status_code == 302
+    assert (
+        post(client_of("approver"), "failover-reject", request_, request_.digest, "it will be back").status_code == 302
+    )
     request_.refresh_from_db()
     assert request_.state == State.REJECTED
     assert request_.decision_note == "it will be back"
@@ -133,7 +141,19 @@ def test_nothing_but_policy_can_be_edited_in_the_administration(people: Any, req
     client.post(reverse("admin:reliability_failover_change", args=[request_.pk]), {"state": "completed"})
     request_.refresh_from_db()
     assert request_.state == State.AWAITING_APPROVAL
-    for name in ("node", "job", "hold", "failover", "incident", "snapshot", "validation", "orderrecord", "report", "plan", "rank"):
+    for name in (
+        "node",
+        "job",
+        "hold",
+        "failover",
+        "incident",
+        "snapshot",
+        "validation",
+        "orderrecord",
+        "report",
+        "plan",
+        "rank",
+    ):
         assert client.get(reverse(f"admin:reliability_{name}_changelist")).status_code == 200
     node = Node.objects.get(name="s1")
     assert "token_hash" not in client.get(reverse("admin:reliability_node_change", args=[node.pk])).content.decode()

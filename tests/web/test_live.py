@@ -131,7 +131,10 @@ def test_each_kind_of_change_moves_its_topic_and_the_overview() -> None:
         (lambda: models.Node.objects.filter(pk=node.pk).update(health_reason="other"), f"node:{node.pk}"),
         (lambda: rows.validation(node, "sdc"), f"node:{node.pk}"),
         (lambda: models.Failover.objects.filter(pk=failover.pk).update(state="fencing"), f"failover:{failover.pk}"),
-        (lambda: models.Incident.objects.filter(pk=cluster["incident"].pk).update(summary="x"), f"incident:{cluster['incident'].pk}"),
+        (
+            lambda: models.Incident.objects.filter(pk=cluster["incident"].pk).update(summary="x"),
+            f"incident:{cluster['incident'].pk}",
+        ),
     ]
     for change, topic in cases:
         topics = moved(change)

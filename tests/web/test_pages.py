@@ -63,7 +63,12 @@ def test_memory_of_a_node_that_left_the_job_does_not_count(client_of: Any, clust
 
 def test_snapshots_of_an_abandoned_history_are_shown_as_such(client_of: Any, cluster: dict[str, Any]) -> None:
     models.Epoch.objects.create(
-        job=cluster["training"], number=2, reason="Recovered.", restored_epoch=1, restored_step=1200, started_at=timezone.now()
+        job=cluster["training"],
+        number=2,
+        reason="Recovered.",
+        restored_epoch=1,
+        restored_step=1200,
+        started_at=timezone.now(),
     )
     text = text_of(client_of("viewer"), "/jobs/gpt-small/")
     assert text.count("abandoned: the history went on from an earlier step") == 1
@@ -71,17 +76,32 @@ def test_snapshots_of_an_abandoned_history_are_shown_as_such(client_of: Any, clu
 
 def test_the_timeline_has_every_stage_with_its_seconds(client_of: Any, cluster: dict[str, Any]) -> None:
     text = text_of(client_of("viewer"), f"/failovers/{cluster['done'].pk}/")
-    for part in ("fault seen and judged", "7.10 s", "waiting for approval", "7.90 s", "restoring", "1.40 s", "first step of every rank"):
+    for part in (
+        "fault seen and judged",
+        "7.10 s",
+        "waiting for approval",
+        "7.90 s",
+        "restoring",
+        "1.40 s",
+        "first step of every rank",
+    ):
         assert part in text
 
 
-def test_a_superseded_request_links_its_successor_and_shows_the_difference(client_of: Any, cluster: dict[str, Any]) -> None:
+def test_a_superseded_request_links_its_successor_and_shows_the_difference(
+    client_of: Any, cluster: dict[str, Any]
+) -> None:
     old = cluster["request"]
     models.Failover.objects.filter(pk=old.pk).update(state="superseded", ended_at=timezone.now())
     new = rows.failover(cluster["incident"], cluster["standby"], digest="f" * 64)
     models.Failover.objects.filter(pk=old.pk).update(superseded_by=new)
     event = models.FailoverEvent.objects.create(
-        failover=old, at=timezone.now(), source="awaiting_approval", event="superseded", target="superseded", sentence="Changed.",
+        failover=old,
+        at=timezone.now(),
+        source="awaiting_approval",
+        event="superseded",
+        target="superseded",
+        sentence="Changed.",
         detail={"changed": {"restore step": [1220, 1200]}},
     )
     assert event.pk
@@ -94,7 +114,13 @@ def test_a_superseded_request_links_its_successor_and_shows_the_difference(clien
 
 @pytest.mark.parametrize("name", {**PAGES, **CONFIRM})
 def test_hostile_text_is_escaped_on_every_page(name: str, client_of: Any, cluster: dict[str, Any]) -> None:
-    models.Node.objects.update(health_reason=HOSTILE, address=HOSTILE, host_facts={HOSTILE: HOSTILE}, disks={HOSTILE: {"free_bytes": 1}}, containers={HOSTILE: {"container": "warm"}})
+    models.Node.objects.update(
+        health_reason=HOSTILE,
+        address=HOSTILE,
+        host_facts={HOSTILE: HOSTILE},
+        disks={HOSTILE: {"free_bytes": 1}},
+        containers={HOSTILE: {"container": "warm"}},
+    )
     models.Job.objects.update(state_reason=HOSTILE, program=[HOSTILE], image=HOSTILE)
     models.Incident.objects.update(summary=HOSTILE, reasons=[HOSTILE], close_reason=HOSTILE, code=HOSTILE[:60])
     models.Finding.objects.update(evidence=HOSTILE)
@@ -103,14 +129,21 @@ def test_hostile_text_is_escaped_on_every_page(name: str, client_of: Any, cluste
     models.Report.objects.update(refusal=HOSTILE)
     models.FailoverEvent.objects.update(sentence=HOSTILE, actor=HOSTILE, detail={"x": HOSTILE})
     proposal = rows.proposal(HOSTILE)
-    models.Failover.objects.update(proposal=proposal, decision_note=HOSTILE, decided_by=HOSTILE, refused_standbys=[{"node": HOSTILE, "reason": HOSTILE}])
+    models.Failover.objects.update(
+        proposal=proposal,
+        decision_note=HOSTILE,
+        decided_by=HOSTILE,
+        refused_standbys=[{"node": HOSTILE, "reason": HOSTILE}],
+    )
     text = text_of(client_of("approver"), address(name, {**PAGES, **CONFIRM}[name], cluster))
     assert "<script>alert" not in text
     assert "<img src=x" not in text
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_fragment_has_the_live_regions_of_its_page_and_not_the_frame(name: str, client_of: Any, cluster: dict[str, Any]) -> None:
+def test_a_fragment_has_the_live_regions_of_its_page_and_not_the_frame(
+    name: str, client_of: Any, cluster: dict[str, Any]
+) -> None:
     import re
 
     client, url = client_of("approver"), address(name, PAGES[name], cluster)

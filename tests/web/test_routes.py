@@ -9,8 +9,19 @@ from reliability import models
 
 READ = ("viewer", "operator", "approver")
 PAGES = {
-    "overview": {}, "jobs": {}, "job": {"name": "gpt-small"}, "nodes": {}, "node": {"name": "n1"}, "standbys": {},
-    "incidents": {}, "incident": {"pk": 0}, "failovers": {}, "failover": {"pk": 0}, "snapshots": {}, "planner": {}, "reports": {},
+    "overview": {},
+    "jobs": {},
+    "job": {"name": "gpt-small"},
+    "nodes": {},
+    "node": {"name": "n1"},
+    "standbys": {},
+    "incidents": {},
+    "incident": {"pk": 0},
+    "failovers": {},
+    "failover": {"pk": 0},
+    "snapshots": {},
+    "planner": {},
+    "reports": {},
 }
 CONFIRM = {"job-drill": {"name": "gpt-small"}, "job-stop": {"name": "gpt-small"}}
 # who may post: the least role
@@ -36,12 +47,21 @@ def address(name: str, values: dict[str, Any], cluster: dict[str, Any]) -> str:
     from django.urls import reverse
 
     keys = {"incident": cluster["incident"].pk, "hold-release": cluster["hold"].pk}
-    return reverse(name, kwargs={k: keys.get(name, cluster["request"].pk) if k == "pk" else v for k, v in values.items()})
+    return reverse(
+        name, kwargs={k: keys.get(name, cluster["request"].pk) if k == "pk" else v for k, v in values.items()}
+    )
 
 
 def counts() -> dict[str, Any]:
-    states = list(models.Failover.objects.values_list("state", flat=True)) + list(models.Job.objects.values_list("state", flat=True))
-    return {"states": states, "holds": models.Hold.objects.count(), "drills": models.Drill.objects.count(), "orders": models.OrderRecord.objects.count()}
+    states = list(models.Failover.objects.values_list("state", flat=True)) + list(
+        models.Job.objects.values_list("state", flat=True)
+    )
+    return {
+        "states": states,
+        "holds": models.Hold.objects.count(),
+        "drills": models.Drill.objects.count(),
+        "orders": models.OrderRecord.objects.count(),
+    }
 
 
 def test_the_table_of_routes_below_is_complete() -> None:
@@ -115,7 +135,9 @@ def test_signing_in_works_and_a_wrong_password_says_so(client_of: Any) -> None:
     assert client.get("/").status_code == 200
 
 
-def test_every_page_carries_the_content_policy_and_no_inline_script_or_style(client_of: Any, cluster: dict[str, Any]) -> None:
+def test_every_page_carries_the_content_policy_and_no_inline_script_or_style(
+    client_of: Any, cluster: dict[str, Any]
+) -> None:
     import re
 
     client = client_of("approver")
