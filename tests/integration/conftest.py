@@ -63,7 +63,13 @@ class Server:
     def start(self) -> None:
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
-                self.argv, env=self.env, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, user=self.user
+                self.argv,
+                env=self.env,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                user=self.user,
             )
         try:
             until(lambda: listens(self.port), limit_s=START_LIMIT_S, what=f"the start of {self.argv[0]}")

@@ -20,6 +20,7 @@ from tests.integration.conftest import Server
 
 pytestmark = [pytest.mark.broker, pytest.mark.django_db(transaction=True)]
 
+
 @pytest.fixture(params=["valkey", "rabbitmq"])
 def server(request: pytest.FixtureRequest) -> Server:
     found: Server = request.getfixturevalue(request.param)

@@ -213,6 +213,8 @@ def test_reports_from_before_an_agents_restart_carry_their_own_incarnation(world
     }
     items = parse_batch(raw).items
     for status in ("accepted", "duplicate"):
-        result = reports.accept(Node.objects.get(name="n1"), incarnation=agent.incarnation, items=items, now=clock.now())
+        result = reports.accept(
+            Node.objects.get(name="n1"), incarnation=agent.incarnation, items=items, now=clock.now()
+        )
         assert result[0]["status"] == status
     assert Report.objects.get(seq=7).incarnation == old

@@ -91,7 +91,9 @@ class Agent:
         """Answer every order that is waiting, once each."""
         if not self.alive:
             return
-        waiting = OrderRecord.objects.filter(node__name=self.name, state__in=("pending", "expired")).order_by("created_at")
+        waiting = OrderRecord.objects.filter(node__name=self.name, state__in=("pending", "expired")).order_by(
+            "created_at"
+        )
         for row in waiting:
             if str(row.pk) in self.done or row.expires_at <= clock.now():
                 continue
@@ -125,7 +127,9 @@ class Agent:
         for each in order.payload["ranks"]:
             good = [source for source in each["sources"] if source["path"] not in self.bad_paths]
             spoiled = [source for source in each["sources"] if source["path"] in self.bad_paths]
-            notes = [{"tier": source["tier"], "code": "digest_mismatch", "message": "wrong digest"} for source in spoiled]
+            notes = [
+                {"tier": source["tier"], "code": "digest_mismatch", "message": "wrong digest"} for source in spoiled
+            ]
             if good:
                 ranks.append({"rank": each["rank"], "tier": good[0]["tier"], "skipped": notes})
             else:
@@ -155,7 +159,10 @@ class Agent:
         return {"status": "done", "result": {"port": 24000}}
 
     def _probe_measure(self, order: envelopes.Order) -> Reply:
-        speeds = {peer["node"]: min(self.bandwidth, self.world.agents[peer["node"]].bandwidth) for peer in order.payload["peers"]}
+        speeds = {
+            peer["node"]: min(self.bandwidth, self.world.agents[peer["node"]].bandwidth)
+            for peer in order.payload["peers"]
+        }
         pairs = [{"node": name, "bytes_per_s": [speed] * order.payload["rounds"]} for name, speed in speeds.items()]
         return {"status": "done", "result": {"pairs": pairs}}
 
@@ -163,7 +170,9 @@ class Agent:
         digests = [f"{self.digest}-{order.payload['seed']}"] * order.payload["rounds"]
         return {"status": "done", "result": {"digests": digests, "cpu_model": "x", "seconds": 0.1}}
 
-    def save(self, step: int, *, tiers: tuple[str, ...] = ("memory", "ssd", "storage"), epoch: int | None = None) -> None:
+    def save(
+        self, step: int, *, tiers: tuple[str, ...] = ("memory", "ssd", "storage"), epoch: int | None = None
+    ) -> None:
         """Report copies of every rank's shard."""
         for rank in self.ranks:
             for tier in tiers:
