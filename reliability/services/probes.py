@@ -45,8 +45,10 @@ def peers(node: Node, *, without: Sequence[str], most: int) -> list[Node]:
     held = core.active_holds().values("node_id")
     healthy = Node.objects.filter(health=NodeHealth.HEALTHY).exclude(pk=node.pk).exclude(name__in=list(without))
     busy = set(core.active_slots().values_list("node_id", flat=True))
-    found = sorted(healthy.exclude(pk__in=held), key=lambda each: (each.pk in busy, each.role != NodeRole.STANDBY, each.name))
-    return found[:most]
+    idle_first = sorted(
+        healthy.exclude(pk__in=held), key=lambda each: (each.pk in busy, each.role != NodeRole.STANDBY, each.name)
+    )
+    return idle_first[:most]
 
 
 def _chosen_peers(row: Validation, node: Node) -> list[Node]:

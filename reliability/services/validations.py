@@ -92,7 +92,8 @@ def due(now: datetime) -> Node | None:
         return None
     limit_s = 0.8 * conf.cluster_policy().validation_max_age_s
     held = core.active_holds().values("node_id")
-    for node in core.free_nodes().filter(health=NodeHealth.HEALTHY, role=NodeRole.STANDBY).exclude(pk__in=held).order_by("tier", "name"):
+    idle = core.free_nodes().filter(health=NodeHealth.HEALTHY, role=NodeRole.STANDBY).exclude(pk__in=held)
+    for node in idle.order_by("tier", "name"):
         verdict, ended_at = core.validation_of(node)
         if verdict is None or ended_at is None or (now - ended_at).total_seconds() > limit_s:
             return node

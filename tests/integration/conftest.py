@@ -1,4 +1,4 @@
-"""Real servers for the integration tests: Valkey, RabbitMQ and PostgreSQL, each in a folder and on a port of its own."""
+"""Real servers for the integration tests: Valkey, RabbitMQ, PostgreSQL, each in a folder and on a port of its own."""
 
 import contextlib
 import os

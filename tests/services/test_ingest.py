@@ -145,7 +145,7 @@ def test_the_answer_tells_epochs_and_orders_that_were_not_answered(world: World)
     assert status == 200
     assert answer["epochs"] == {"lm": 4}
     assert answer["storage_floor"] == {"lm": 20}
-    assert ["stop"] == [json.loads(envelope["order"])["kind"] for envelope in answer["orders"]]
+    assert [json.loads(envelope["order"])["kind"] for envelope in answer["orders"]] == ["stop"]
 
 
 def test_a_stale_report_makes_the_answer_409_and_the_others_are_taken(world: World) -> None:

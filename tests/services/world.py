@@ -255,7 +255,8 @@ class World:
         recoveries = [(each.pk, each.state, each.refused_standbys) for each in Failover.objects.all()]
         open_orders = [str(order) for order in OrderRecord.objects.filter(state="pending")]
         events = list(FailoverEvent.objects.values_list("event", "detail"))[-4:]
-        return f"jobs {[(job.state, job.state_reason) for job in Job.objects.all()]}, {recoveries=}, {open_orders=}, {events=}"
+        states = list(Job.objects.values_list("state", "state_reason"))
+        return f"{states=}, {recoveries=}, {open_orders=}, {events=}"
 
     def running_job(self, name: str = "lm", **spec: Any) -> Job:
         """Submit and start a job on the nodes that are there, and wait until it runs."""
