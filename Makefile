@@ -46,7 +46,7 @@ test: $(DEV_STAMP) test-packages ## All tests; as root on Debian it installs wha
 	$(PYTEST)
 
 test-fast: $(DEV_STAMP) ## The tests that need no engine, broker, browser or PostgreSQL (under a minute)
-	$(PYTEST) -m "$(FAST)" tests/domain tests/services tests/web tests/ops
+	$(PYTEST) -m "$(FAST)" tests/domain tests/services tests/web
 
 check: $(DEV_STAMP) ## Style, types, import rules, migrations, settings
 	$(BIN)/ruff check .
