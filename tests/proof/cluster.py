@@ -189,6 +189,7 @@ class Cluster:
             self.manage("job", "stop", job["name"])
         for name in (*self.training, *self.standbys):
             agent = self.processes.get(f"agent-{name}")
+            self.fleet.uncut(name)
             if not self.fleet.host(name).is_on:
                 self.fleet.boot(name)
             if agent is None or agent.poll() is not None:

@@ -10,16 +10,11 @@ from typing import Any
 import pytest
 
 from tests.proof.cluster import Cluster, wait_for
-from tests.proof.runs import Run, Runs
+from tests.proof.runs import STEPS, Run, Runs
 
 pytestmark = [pytest.mark.engine, pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(400)]
 
 SMALL = ("numpy_lm", 1)
-LAYOUTS = [SMALL, ("numpy_lm", 2), ("torch_ddp", 1), ("torch_ddp", 2)]
-
-
-def names(layout: tuple[str, int]) -> str:
-    return f"{layout[0]}-{layout[1]}-ranks-a-node"
 
 
 def kill_the_rank(cluster: Cluster, run: Run) -> None:
@@ -39,8 +34,15 @@ def kill_the_container(cluster: Cluster, run: Run) -> None:
     cluster.fleet.kill(node, container_name=f"sk-{run.job}-{node}")
 
 
-@pytest.mark.parametrize("layout", LAYOUTS, ids=names)
-@pytest.mark.parametrize("fault", [kill_the_rank, kill_the_container, power_off_the_host, cut_the_host])
+FAULTS = (kill_the_rank, kill_the_container, power_off_the_host, cut_the_host)
+CASES = [
+    *(pytest.param((example, 1), fault, id=f"{example}-{fault.__name__}") for example in STEPS for fault in FAULTS),
+    pytest.param(("numpy_lm", 2), power_off_the_host, id="numpy_lm-2-ranks-a-node-power_off_the_host"),
+    pytest.param(("torch_ddp", 2), kill_the_rank, id="torch_ddp-2-ranks-a-node-kill_the_rank"),
+]
+
+
+@pytest.mark.parametrize(("layout", "fault"), CASES)
 def test_a_run_that_lost_a_node_ends_with_the_bits_of_an_uninterrupted_run(
     layout: tuple[str, int], fault: Callable[[Cluster, Run], None], cluster: Cluster, runs: Runs
 ) -> None:

@@ -19,7 +19,7 @@ from tests.testbed.commands import TestbedError, run
 from tests.testbed.host import Host
 from tests.testbed.runs import DISK, REPOSITORY
 
-MIRROR = os.environ.get("STEPKEEPER_DEBIAN_MIRROR", "http://deb.debian.org/debian")
+MIRROR = os.environ.get("STEPKEEPER_DEBIAN_MIRROR", "")  # when empty, debootstrap's own
 SUITE = "bookworm"
 PYTHON = (3, 11)
 PACKAGES = "python3,python3-venv,iproute2"
@@ -144,7 +144,7 @@ def _drop(host: Host, identity: str) -> None:
 
 
 def _root_file_system(root: Path, archive: Path) -> None:
-    run(["debootstrap", "--variant=minbase", f"--include={PACKAGES}", SUITE, str(root), MIRROR], limit_s=600)
+    run(["debootstrap", "--variant=minbase", f"--include={PACKAGES}", SUITE, str(root), *MIRROR.split()], limit_s=600)
     for path in DROPPED:
         shutil.rmtree(root / path, ignore_errors=True)
     for folder in ("var/cache/apt/archives/partial", "var/lib/apt/lists/partial"):
