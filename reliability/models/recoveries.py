@@ -141,10 +141,18 @@ class Failover(models.Model):
         constraints = (
             models.UniqueConstraint(
                 fields=("job",),
-                condition=models.Q(state__in=[
-                    "awaiting_approval", "fencing", "fence_unconfirmed", "waiting_for_standby",
-                    "validating", "restoring", "starting", "verifying",
-                ]),
+                condition=models.Q(
+                    state__in=[
+                        "awaiting_approval",
+                        "fencing",
+                        "fence_unconfirmed",
+                        "waiting_for_standby",
+                        "validating",
+                        "restoring",
+                        "starting",
+                        "verifying",
+                    ]
+                ),
                 name="one_open_failover_per_job",
             ),
         )

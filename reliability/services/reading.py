@@ -144,7 +144,10 @@ def _rank_exit(row: Report) -> list[FollowUp]:
     code = row.body["exit_code"]
     done = code == 0
     Rank.objects.filter(pk=rank.pk).update(
-        state=Rank.State.EXITED if done else Rank.State.FAILED, epoch=row.epoch, exit_code=code
+        state=Rank.State.EXITED if done else Rank.State.FAILED,
+        epoch=row.epoch,
+        exit_code=code,
+        step=_last_step(rank, row),
     )
     if done:
         standing = core.open_failover(job)
@@ -160,6 +163,14 @@ def _rank_exit(row: Report) -> list[FollowUp]:
         report=row,
     )
     return [("judge", job.pk)]
+
+
+def _last_step(rank: Rank, row: Report) -> int | None:
+    """The exit tells the very last step; heartbeats are up to a second behind it."""
+    told = row.body.get("last_step")
+    if told is None or told < 0:
+        return rank.step
+    return max(told, rank.step or 0) if rank.epoch == row.epoch else told
 
 
 def _evidence(body: Mapping[str, Any], tail: str) -> str:

@@ -218,3 +218,13 @@ def test_reports_from_before_an_agents_restart_carry_their_own_incarnation(world
         )
         assert result[0]["status"] == status
     assert Report.objects.get(seq=7).incarnation == old
+
+
+def test_the_steps_that_a_fault_cost_are_counted_from_the_last_one_made(world: World) -> None:
+    """Heartbeats lag behind; what the rank's end tells is the truth."""
+    world.running_job()
+    world.save(20)
+    body = {"rank": 1, "exit_code": 137, "signal": 9, "tail": "", "last_step": 27}
+    world.agents["n2"].report("rank_exit", body)
+    failover = world.recover()
+    assert (failover.fault_step, failover.restore_step) == (27, 20)
