@@ -189,8 +189,9 @@ class Cluster:
             self.manage("job", "stop", job["name"])
         for name in (*self.training, *self.standbys):
             agent = self.processes.get(f"agent-{name}")
-            self.fleet.uncut(name)
-            if not self.fleet.host(name).is_on:
+            if self.fleet.host(name).is_on:
+                self.fleet.uncut(name)
+            else:
                 self.fleet.boot(name)
             if agent is None or agent.poll() is not None:
                 tier = self.standbys.index(name) + 1 if name in self.standbys else 1
@@ -260,6 +261,27 @@ class Cluster:
     def forget_validations(self) -> None:
         """Delete what is known of the standbys' fitness, so that it is measured anew."""
         self.manage("shell", "-c", "from reliability.models import Validation; Validation.objects.all().delete()")
+
+    def findings(self, job: str, code: str) -> list[dict[str, Any]]:
+        query = (
+            "select f.* from reliability_finding f join reliability_job j on j.id = f.job_id "
+            "where j.name = ? and f.code = ? order by f.id"
+        )
+        return self.rows(query, job, code)
+
+    def sdc_probes(self, node: str) -> list[dict[str, Any]]:
+        """Return what the silent-corruption probes of a node told of themselves: pid, address and size of a pattern."""
+        lines = [
+            line
+            for path in sorted(self.fleet.host(node).data_dir.rglob("probe-sdc.log"))
+            for line in path.read_text(errors="replace").splitlines(keepends=True)
+            if line.startswith("{") and line.endswith("\n")
+        ]
+        return [json.loads(line) for line in lines]
+
+    def flip_bit(self, node: str, *, pid: int, address: int) -> None:
+        """Change a bit in the memory of a process of a host."""
+        self.fleet.run(node, [sys.executable, str(REPO / "tests/proof/flip.py"), str(pid), str(address)])
 
     # -- jobs ----------------------------------------------------------------------
 

@@ -94,15 +94,13 @@ class Runs:
     folder: Path
     kept: dict[tuple[str, int], Outcome] = field(default_factory=dict)
 
-    def start(
-        self, example: str, ranks_per_node: int, *, approval: str = "automatic", steps: int = 0, **fields: Any
-    ) -> Run:
-        """Submit and start a job of an example; `fields` are further ones of its description."""
+    def spec(self, example: str, ranks_per_node: int, *, steps: int = 0) -> dict[str, Any]:
+        """Return the description of a new job of an example."""
         job = f"{example.replace('_', '-')}-{ranks_per_node}-{next(_numbers)}"
         out = self.folder / job
         out.mkdir()
         program = ["/app/train.py", "--steps", str(steps or STEPS[example]), "--step-sleep", str(STEP_SLEEP_S)]
-        spec = {
+        return {
             "name": job,
             "nodes": 3,
             "ranks_per_node": ranks_per_node,
@@ -112,12 +110,16 @@ class Runs:
             "mode": "fork",
             "preload": ["torch"] if example == "torch_ddp" else ["numpy"],
             "every_steps": EVERY_STEPS,
-            "approval": approval,
+            "approval": "automatic",
             "storage_dir": str(self.cluster.fleet.storage_dir),
             "env": {"GLOO_SOCKET_IFNAME": "eth0"},
             "mounts": [{"source": str(out), "target": OUT}],
         }
-        self.cluster.submit(spec | fields)
+
+    def start(self, example: str, ranks_per_node: int, *, steps: int = 0, **fields: Any) -> Run:
+        """Submit and start a job of an example; `fields` replace those of its description."""
+        job = self.cluster.submit(self.spec(example, ranks_per_node, steps=steps) | fields)
+        out = self.folder / job
         return Run(cluster=self.cluster, job=job, example=example, ranks_per_node=ranks_per_node, out=out)
 
     def uninterrupted(self, example: str, ranks_per_node: int) -> Outcome:

@@ -47,7 +47,7 @@ def test_a_run_that_lost_a_node_ends_with_the_bits_of_an_uninterrupted_run(
     layout: tuple[str, int], fault: Callable[[Cluster, Run], None], cluster: Cluster, runs: Runs
 ) -> None:
     expected = runs.uninterrupted(*layout)
-    run = runs.start(*layout, approval="automatic")
+    run = runs.start(*layout)
     run.wait_for_restorable_step()
     placed = cluster.placement(run.job)
     fault(cluster, run)
@@ -61,7 +61,7 @@ def test_a_run_that_lost_a_node_ends_with_the_bits_of_an_uninterrupted_run(
 
 
 def test_the_late_commit_of_a_cut_host_is_refused_when_it_returns(cluster: Cluster, runs: Runs) -> None:
-    run = runs.start(*SMALL, approval="automatic")
+    run = runs.start(*SMALL)
     run.wait_for_restorable_step()
     node = run.node_of_slot(2)
     cluster.fleet.cut(node)
@@ -88,7 +88,7 @@ def _refused(cluster: Cluster, node: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("state", ["fencing", "validating", "restoring", "starting", "verifying"])
 def test_the_controller_may_be_killed_in_every_state_of_a_failover(state: str, cluster: Cluster, runs: Runs) -> None:
     expected = runs.uninterrupted(*SMALL)
-    run = runs.start(*SMALL, approval="automatic")
+    run = runs.start(*SMALL)
     run.wait_for_restorable_step()
     cluster.fleet.poweroff(run.node_of_slot(2))
     cluster.kill_controller_in(run.job, state)
@@ -100,7 +100,7 @@ def test_the_controller_may_be_killed_in_every_state_of_a_failover(state: str, c
 
 def test_the_broker_may_be_killed_during_a_failover(cluster: Cluster, runs: Runs) -> None:
     expected = runs.uninterrupted(*SMALL)
-    run = runs.start(*SMALL, approval="automatic")
+    run = runs.start(*SMALL)
     run.wait_for_restorable_step()
     cluster.fleet.poweroff(run.node_of_slot(2))
     wait_for("the failover begins", lambda: cluster.failovers(run.job), limit_s=60, every_s=0.005)
@@ -113,7 +113,7 @@ def test_the_broker_may_be_killed_during_a_failover(cluster: Cluster, runs: Runs
 
 def test_training_goes_on_while_the_whole_control_plane_is_down(cluster: Cluster, runs: Runs) -> None:
     expected = runs.uninterrupted(*SMALL)
-    run = runs.start(*SMALL, approval="automatic")
+    run = runs.start(*SMALL)
     run.wait_for_restorable_step()
     cluster.stop_server()
     cluster.kill_broker()
@@ -127,7 +127,7 @@ def test_training_goes_on_while_the_whole_control_plane_is_down(cluster: Cluster
 
 def test_a_slow_standby_is_set_aside_and_the_next_takes_over(cluster: Cluster, runs: Runs) -> None:
     expected = runs.uninterrupted(*SMALL)
-    run = runs.start(*SMALL, approval="automatic")
+    run = runs.start(*SMALL)
     run.wait_for_restorable_step()
     first, second = cluster.standbys
     cluster.forget_validations()
@@ -140,3 +140,43 @@ def test_a_slow_standby_is_set_aside_and_the_next_takes_over(cluster: Cluster, r
     assert second in cluster.placement(run.job)
     assert run.weights() == expected.weights
     assert "bandwidth" in " ".join(hold["reason"] for hold in cluster.holds(first)).lower()
+
+
+def test_a_standby_whose_memory_flips_a_bit_during_its_check_is_set_aside(cluster: Cluster, runs: Runs) -> None:
+    expected = runs.uninterrupted(*SMALL)
+    run = runs.start(*SMALL)
+    run.wait_for_restorable_step()
+    first, second = cluster.standbys
+    probes_before = cluster.sdc_probes(first)
+    cluster.forget_validations()
+    cluster.fleet.poweroff(run.node_of_slot(2))
+    probe = wait_for(
+        "the standby's check runs", lambda: cluster.sdc_probes(first)[len(probes_before) :], limit_s=90, every_s=0.002
+    )[0]
+    cluster.flip_bit(first, pid=probe["pid"], address=probe["address"] + probe["bytes"] // 2)
+    run.finish(limit_s=240)
+    assert second in cluster.placement(run.job), cluster.story(run.job)
+    assert run.weights() == expected.weights
+    assert "corruption" in " ".join(hold["reason"] for hold in cluster.holds(first)).lower()
+
+
+def test_a_job_whose_image_does_not_exist_fails_with_what_to_do(cluster: Cluster, runs: Runs) -> None:
+    job = cluster.submit(runs.spec(*SMALL) | {"image": "sha256:" + "0" * 64})
+    wait_for("the job fails", lambda: cluster.job(job)["state"] == "failed", limit_s=60)
+    reason = cluster.job(job)["state_reason"]
+    assert "sha256:0000" in reason
+    assert "image reference" in reason
+
+
+def test_a_storage_folder_that_vanishes_never_stops_training(cluster: Cluster, runs: Runs) -> None:
+    expected = runs.uninterrupted(*SMALL)
+    folder = cluster.folder / "vanishing-storage"
+    folder.mkdir()
+    run = runs.start(*SMALL, storage_dir=str(folder))
+    run.wait_for_restorable_step()
+    folder.rename(folder.with_name("elsewhere"))
+    wait_for("the trouble is shown", lambda: cluster.findings(run.job, "snapshot-problem"), limit_s=60)
+    run.finish()
+    assert run.weights() == expected.weights
+    assert cluster.failovers(run.job) == []
+    assert "mount" in cluster.findings(run.job, "snapshot-problem")[0]["evidence"]
