@@ -7,9 +7,12 @@ from django.db import transaction
 
 from reliability import conf
 from reliability.domain import health
-from reliability.models import Epoch, Finding, Job, Node, Rank, Slot
+from reliability.models import Epoch, Finding, Job, Node, OrderRecord, Rank, Slot
 from reliability.selectors import core
 from reliability.services import incidents, nodes
+
+SETTLING_BEATS = 4
+"""So many heartbeats after a start a node's account of its containers is taken at its word."""
 
 
 def look(now: datetime) -> None:
@@ -24,6 +27,39 @@ def look(now: datetime) -> None:
     incidents.close_control_plane(now)
     for slot in _slots_of(silent):
         _judge(slot, now, since)
+
+
+def missing_containers(now: datetime) -> None:
+    """Find slots whose node is heard and does not know the job any more, as after a new installation of the machine.
+
+    Such an agent reports the end of nothing; without this the job would wait for its ranks for ever. An agent that
+    kept its records compares them with its engine and reports what is missing itself.
+    """
+    running = core.active_slots().filter(job__state=Job.State.RUNNING).select_related("job", "node")
+    for slot in running:
+        node, job = slot.node, slot.job
+        if node is None or not _told_after_start(slot, now):
+            continue
+        if job.name not in node.containers and not _all_ended(slot):
+            mark = f"{job.pk}:{job.epoch}:{node.name}:{node.incarnation}"
+            evidence = "The node is heard and knows nothing of the job: it has lost its container and its records."
+            incidents.note(node, "container-died", job=job, epoch=job.epoch, evidence=evidence, key=f"missing:{mark}")
+
+
+def _told_after_start(slot: Slot, now: datetime) -> bool:
+    """Return whether the node's heartbeats speak of the time after its ranks were started, and are fresh."""
+    node, job = slot.node, slot.job
+    started = OrderRecord.objects.filter(key=f"start:{job.pk}:{job.epoch}:{slot.index}").first()
+    if node is None or node.last_seen_at is None or started is None or started.ended_at is None:
+        return False
+    heartbeat_s = conf.cluster_policy().heartbeat_s
+    fresh = (now - node.last_seen_at).total_seconds() <= 2 * heartbeat_s
+    return fresh and (node.last_seen_at - started.ended_at).total_seconds() > SETTLING_BEATS * heartbeat_s
+
+
+def _all_ended(slot: Slot) -> bool:
+    """Ranks that ended are known already."""
+    return not slot.ranks.exclude(state__in=(Rank.State.EXITED, Rank.State.FAILED)).exists()
 
 
 def _suspected(now: datetime, since: datetime) -> bool:

@@ -112,6 +112,7 @@ PIECES: tuple[tuple[str, Callable[[datetime], None]], ...] = (
     ("Expiring orders", _expire_orders),
     ("Reading reports", _process_reports),
     ("Looking for lost nodes", losses.look),
+    ("Looking for missing containers", losses.missing_containers),
     ("Judging findings", _judge),
     ("Driving jobs", _drive_jobs),
     ("Advancing recoveries", _advance),

@@ -128,3 +128,30 @@ def test_a_job_on_one_node_only_is_not_given_up_for_silence_alone(bare_world: Wo
         bare_world.tick(0.5)
     assert _health("n1") == NodeHealth.UNREACHABLE
     assert not Failover.objects.exists()
+
+
+def test_a_node_that_was_switched_off_and_on_within_the_silence_limit_is_found_without_its_container(
+    world: World,
+) -> None:
+    world.running_job()
+    world.save(20)
+    for _ in range(8):
+        world.tick(1.0)
+    for agent in world.agents.values():
+        agent.stepping = False
+    world.agents["n3"].power_off()
+    world.tick(2.0)
+    world.agents["n3"].power_on()
+    world.until(Failover.objects.exists, seconds=5)
+    for agent in world.agents.values():
+        agent.stepping = True
+    failover = world.recover()
+    assert (failover.kind, failover.state) == ("restart_in_place", "completed")
+    assert failover.incident.code == "container-died"
+
+
+def test_a_node_that_says_its_container_runs_is_believed(world: World) -> None:
+    world.running_job()
+    for _ in range(12):
+        world.tick(1.0)
+    assert not Finding.objects.exists()

@@ -220,6 +220,27 @@ def test_a_restore_mismatch_distrusts_the_snapshot_and_takes_an_older_one(world:
     assert core.distrusted(world.job())
 
 
+def test_a_snapshot_after_which_the_job_fails_twice_is_distrusted(world: World) -> None:
+    world.running_job()
+    world.save(20)
+    world.save(40)
+    agent = world.agents["n2"]
+    started = agent._first_steps
+
+    def fail_from_40(order: object) -> None:
+        if order.payload["restore"]["step"] == 40:  # type: ignore[attr-defined]
+            agent.rank_dies(1, 1, tail="FloatingPointError: loss is NaN")
+        else:
+            started(order)  # type: ignore[arg-type]
+
+    agent._first_steps = fail_from_40  # type: ignore[method-assign]
+    agent.rank_dies(1, 137)
+    failover = world.recover()
+    restored = [event.detail["step"] for event in failover.events.filter(event="started")]
+    assert restored == [40, 40, 20]
+    assert failover.state == State.COMPLETED
+
+
 def test_the_restart_budget_ends_the_job_with_the_list_of_attempts(world: World) -> None:
     world.running_job(restart_budget=3)
     world.save(20)
