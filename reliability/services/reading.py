@@ -167,7 +167,7 @@ def _rank_exit(row: Report) -> list[FollowUp]:
 
 def _last_step(rank: Rank, row: Report) -> int | None:
     """The exit tells the very last step; heartbeats are up to a second behind it."""
-    told = row.body.get("last_step")
+    told: int | None = row.body.get("last_step")
     if told is None or told < 0:
         return rank.step
     return max(told, rank.step or 0) if rank.epoch == row.epoch else told
