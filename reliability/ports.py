@@ -112,6 +112,9 @@ class Runtime(Protocol):
     def events(self, labels: Mapping[str, str]) -> Iterator[RuntimeEvent]:
         """Yield events from now on for containers with these labels; ends after one STREAM_ENDED."""
 
+    def close(self) -> None:
+        """End all event streams and connections of this object; containers go on."""
+
 
 class TierStore(Protocol):
     """Keeps shard files of one job on one tier. One contract suite runs over every implementation."""

@@ -244,7 +244,7 @@ def _snapshot_problem(row: Report) -> list[FollowUp]:
         job=job,
         epoch=row.epoch,
         rank=body.get("rank"),
-        evidence=f"{where}{body['code']}: {body.get('message') or ''}",
+        evidence=f"{where}{body['code']}: {body.get('message') or ''} {body.get('hint') or ''}".rstrip(),
         report=row,
     )
     if job is not None and body["code"] in ("digest_mismatch", "copy_missing") and body.get("step") is not None:

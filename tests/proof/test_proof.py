@@ -165,7 +165,7 @@ def test_a_job_whose_image_does_not_exist_fails_with_what_to_do(cluster: Cluster
     wait_for("the job fails", lambda: cluster.job(job)["state"] == "failed", limit_s=60)
     reason = cluster.job(job)["state_reason"]
     assert "sha256:0000" in reason
-    assert "image reference" in reason
+    assert "Load the image on the node" in reason
 
 
 def test_a_storage_folder_that_vanishes_never_stops_training(cluster: Cluster, runs: Runs) -> None:
