@@ -9,11 +9,13 @@ import json
 import os
 import select
 import socket
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-_LONGEST_PATH = 100
+from reliability.tiers import opening
+
 _LONGEST_HINT = 8192
 _MOST_AT_ONCE = 1000
 
@@ -25,11 +27,8 @@ class HintSocket:
         self._path = path
         self._wake_reader, self._wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
-        path.unlink(missing_ok=True)
-        with _short(path) as address:
-            self._socket.bind(address)
-        # Ranks in a container may run as another user than the agent.
-        path.chmod(0o666)
+        with opening.opened_folder(path.parent) as folder:
+            _bind(self._socket, folder, path.name)
 
     def wait(self, limit_s: float) -> list[dict[str, Any]]:
         """Wait for a hint, a wake-up or the limit; return the hints that came and could be read."""
@@ -55,7 +54,8 @@ class HintSocket:
         self._socket.close()
         os.close(self._wake_reader)
         os.close(self._wake_writer)
-        self._path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            opening.remove(self._path)
 
 
 def _parsed(datagram: bytes) -> dict[str, Any]:
@@ -66,14 +66,15 @@ def _parsed(datagram: bytes) -> dict[str, Any]:
     return hint if isinstance(hint, dict) else {}
 
 
-@contextlib.contextmanager
-def _short(path: Path) -> Iterator[str]:
-    """Yield an address for a path of any length: the kernel takes 107 bytes, so a long one goes through its folder."""
-    if len(os.fsencode(path)) <= _LONGEST_PATH:
-        yield str(path)
-        return
-    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+def _bind(listener: socket.socket, folder: int, name: str) -> None:
+    """Bind in an opened folder: the container cannot turn it elsewhere, and its path may have any length."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder)
+    listener.bind(f"/proc/self/fd/{folder}/{name}")
+    made = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     try:
-        yield f"/proc/self/fd/{folder}/{path.name}"
+        if stat.S_ISSOCK(os.fstat(made).st_mode):
+            # Ranks in a container may run as another user than the agent.
+            Path(f"/proc/self/fd/{made}").chmod(0o666)
     finally:
-        os.close(folder)
+        os.close(made)

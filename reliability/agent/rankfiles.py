@@ -1,6 +1,10 @@
-"""What have the ranks of a job put down since the last look: steps, ends, snapshots? Each is reported once."""
+"""What have the ranks of a job put down since the last look: steps, ends, snapshots?
 
-import json
+Each is reported once: the report is kept on disk first and marked as made afterwards, so that a crash or a full disk
+in between makes it twice, which the server can take, and never not at all.
+"""
+
+import logging
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,7 +13,15 @@ from reliability.agent.clock import steady
 from reliability.agent.folder import JobFolder
 from reliability.agent.jobrecord import JobRecord
 from reliability.agent.progress import Progress
-from reliability.tiers import shards
+from reliability.errors import CopyMissing, TierError
+from reliability.tiers import records, shards
+from reliability.tiers.records import RecordUnusable
+from reliability.tiers.shards import Shard
+
+log = logging.getLogger("stepkeeper.agent")
+
+UNKNOWN_EXIT = 255
+TAIL_CHARACTERS = 8000
 
 Report = Callable[[str, Mapping[str, Any]], None]
 
@@ -23,6 +35,7 @@ class RankFiles:
         self._report = report
         self._steps: dict[int, tuple[int, float]] = {}
         self._commits: set[str] = set()
+        self._changed = False
         self.begin()
 
     def begin(self) -> None:
@@ -33,13 +46,13 @@ class RankFiles:
 
     def look(self) -> bool:
         """Report what is new; return whether the record changed and has to be kept."""
-        self._look_at_commits()
-        if not self._record.training:
-            return False
-        changed = False
-        for rank in self._record.ranks:
-            changed |= self._look_at_progress(rank)
-        return self._look_at_exits() | changed
+        self._look_at_commits()  # before the ends: whoever hears of an end asks what can be restored
+        if self._record.training:
+            for rank in self._record.ranks:
+                self._look_at_progress(rank)
+            self._look_at_exits()
+        changed, self._changed = self._changed, False
+        return changed
 
     def exits(self) -> dict[int, dict[str, Any]]:
         """Return the ranks of the started attempt that ended, and how."""
@@ -80,63 +93,69 @@ class RankFiles:
             "plan_version": reading.plan_version if reading else 0,
         }
 
-    def _look_at_progress(self, rank: int) -> bool:
+    def _look_at_progress(self, rank: int) -> None:
         reading = self.progress(rank)
         if reading is None or reading.step <= reading.restored_step:
-            return False
+            return
         if self._steps.get(rank, (None, 0.0))[0] != reading.step:
             self.last_step_at = steady()
             self._steps[rank] = (reading.step, self.last_step_at)
             self.stepped = True
         if rank in self._record.first_steps_reported:
-            return False
-        self._record.first_steps_reported.append(rank)
+            return
         first = {"rank": rank, "step": reading.step, "restored_step": reading.restored_step}
         self._report("first_step", {**first, "plan_version": reading.plan_version})
-        return True
+        self._record.first_steps_reported.append(rank)
+        self._changed = True
 
-    def _look_at_exits(self) -> bool:
-        changed = False
+    def _look_at_exits(self) -> None:
         for rank, ended in sorted(self.exits().items()):
             if rank in self._record.exits_reported or rank not in self._record.ranks:
                 continue
-            self._record.exits_reported.append(rank)
-            changed = True
             how = {
-                "exit_code": ended.get("exit_code"),
-                "signal": ended.get("signal"),
-                "tail": str(ended.get("tail") or ""),
+                "exit_code": _whole(ended.get("exit_code"), -255, 2**31 - 1, UNKNOWN_EXIT),
+                "signal": _whole(ended.get("signal"), 0, 255, None),
+                "tail": str(ended.get("tail") or "")[-TAIL_CHARACTERS:],
             }
             self._report("rank_exit", {"rank": rank, **how, "last_step": self.last_step(rank)})
-        return changed
+            self._record.exits_reported.append(rank)
+            self._changed = True
 
     def _look_at_commits(self) -> None:
         """Report new commit records of the memory tier; forget those that the trainer has removed."""
-        memory = self._folder.memory
         try:
-            present = set(memory.keys(""))
-        except OSError:
+            present = set(self._folder.memory.keys(""))
+        except TierError:
             return
-        for key in sorted(present - self._commits, key=lambda key: shards.parse(key) or shards.Shard(0, 0, 0)):
-            shard = shards.parse(key)
-            if shard is None:
-                continue
-            record = json.loads(memory.data_path(key).with_suffix(".json").read_bytes())
-            self._report(
-                "snapshot_copy",
-                {
-                    "snapshot_epoch": shard.epoch,
-                    "step": shard.step,
-                    "rank": shard.rank,
-                    "tier": "memory",
-                    "path": str(memory.data_path(key)),
-                    "size_bytes": record["size_bytes"],
-                    "digest": record["digest"],
-                    "stall_s": record.get("stall_s"),
-                    "drain_s": None,
-                },
-            )
-        self._commits = present
+        named = {key: shard for key in present - self._commits if (shard := shards.parse(key)) is not None}
+        for key, shard in sorted(named.items(), key=lambda item: item[1]):
+            if self._tell_commit(key, shard):
+                self._commits.add(key)
+        self._commits &= present
+
+    def _tell_commit(self, key: str, shard: Shard) -> bool:
+        """Report one shard, or what is wrong with it; return whether that settles it."""
+        where = {"snapshot_epoch": shard.epoch, "step": shard.step, "rank": shard.rank, "tier": "memory"}
+        path = self._folder.memory.data_path(key)
+        try:
+            record = records.read(path.with_suffix(".json"))
+        except RecordUnusable as error:
+            detail = {"code": error.code, "message": error.message, "hint": error.hint}
+            self._report("snapshot_problem", {**where, **detail})
+            return True
+        except CopyMissing:
+            return False  # the trainer removed it after the folder was listed
+        except TierError as error:
+            log.warning("commit record not read: path=%s reason=%s", path, error.message)
+            return False
+        copy = {"path": str(path), "size_bytes": record["size_bytes"], "digest": record["digest"]}
+        self._report("snapshot_copy", {**where, **copy, "stall_s": record.get("stall_s"), "drain_s": None})
+        return True
+
+
+def _whole(value: object, least: int, most: int, otherwise: int | None) -> int | None:
+    """The launcher's word may have been overwritten by the program: that it ended is told all the same."""
+    return value if isinstance(value, int) and least <= value <= most else otherwise
 
 
 def _finite(value: float) -> float | None:

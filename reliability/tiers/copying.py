@@ -9,11 +9,13 @@ import errno
 import hashlib
 import json
 import os
+import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from reliability.errors import CopyMissing, DigestMismatch, InvalidInput, TierError, TierFull, TierUnreachable
+from reliability.tiers import opening
 
 CHUNK_BYTES = 4 * 2**20
 DIGEST_PREFIX = "blake2b:"
@@ -25,7 +27,7 @@ _FULL = {errno.ENOSPC, errno.EDQUOT}
 def digest_of(path: Path) -> tuple[str, int]:
     """Return digest ('blake2b:<32 hex>') and size in bytes of a file. Raises CopyMissing, TierUnreachable."""
     hasher = hashlib.blake2b(digest_size=DIGEST_BYTES)
-    with tier_errors(path), path.open("rb", buffering=0) as file:
+    with tier_errors(path), os.fdopen(opening.regular(path), "rb", buffering=0) as file:
         size = sum(_hashed(file.fileno(), hasher, -1))
     return DIGEST_PREFIX + hasher.hexdigest(), size
 
@@ -43,54 +45,54 @@ def copy_verified(source: Path, target: Path, *, digest: str, owner: str = "") -
     The part file is removed when anything fails. `owner` keeps part files of several writers apart.
     Raises CopyMissing, DigestMismatch, TierFull, TierUnreachable.
     """
-    part = part_path(target, owner)
     hasher = hashlib.blake2b(digest_size=DIGEST_BYTES)
-    try:
-        with tier_errors(source):
-            reader = source.open("rb", buffering=0)
-        with reader, tier_errors(target), part.open("wb", buffering=0) as writer:
-            size = sum(_hashed(reader.fileno(), hasher, writer.fileno()))
-            os.fsync(writer.fileno())
-        _compare(source, DIGEST_PREFIX + hasher.hexdigest(), digest)
+    with tier_errors(source):
+        reader = os.fdopen(opening.regular(source), "rb", buffering=0)
+    with reader, _writing(target, part_path(target, owner).name) as writer:
         with tier_errors(target):
-            part.replace(target)
-            sync_folder(target.parent)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            part.unlink()
-        raise
+            size = sum(_hashed(reader.fileno(), hasher, writer))
+        _compare(source, DIGEST_PREFIX + hasher.hexdigest(), digest)
     return size
 
 
 def write_json(path: Path, content: Mapping[str, Any], *, owner: str = "") -> None:
-    """Write a JSON file so that it is there whole and durable, or not at all. Raises TierFull, TierUnreachable."""
-    part = part_path(path, owner)
-    with tier_errors(path):
+    """Write a JSON file so that it is there whole and durable, or not at all. Raises TierFull, TierUnreachable.
+
+    Several threads may write the same file: each has a part file of its own, and the last one stays.
+    """
+    text = memoryview(json.dumps(content, separators=(",", ":")).encode())
+    part = part_path(path.with_name(f"{path.name}.{secrets.token_hex(6)}"), owner)
+    with _writing(path, part.name) as writer, tier_errors(path):
+        while text:
+            text = text[os.write(writer, text) :]
+
+
+@contextlib.contextmanager
+def _writing(target: Path, part: str) -> Iterator[int]:
+    """Yield a handle for the content of `target`, which is there, durable, once the block has ended well."""
+    with contextlib.ExitStack() as stack:
+        with tier_errors(target):
+            folder = stack.enter_context(opening.opened_folder(target.parent))
+            writer = opening.created(part, folder=folder)
         try:
-            with part.open("w", encoding="utf-8") as file:
-                json.dump(content, file, separators=(",", ":"))
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(path)
-            sync_folder(path.parent)
+            try:
+                yield writer
+                with tier_errors(target):
+                    os.fsync(writer)
+            finally:
+                os.close(writer)
+            with tier_errors(target):
+                os.rename(part, target.name, src_dir_fd=folder, dst_dir_fd=folder)
+                os.fsync(folder)
         except BaseException:
             with contextlib.suppress(OSError):
-                part.unlink()
+                os.unlink(part, dir_fd=folder)
             raise
 
 
 def part_path(target: Path, owner: str = "") -> Path:
     """Return where the bytes of a target are gathered before they are complete."""
     return target.with_name(f"{target.name}{'.' + owner if owner else ''}{PART_SUFFIX}")
-
-
-def sync_folder(folder: Path) -> None:
-    """Force a folder's entries to the disk."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 @contextlib.contextmanager

@@ -5,15 +5,14 @@ written last and removed first.
 """
 
 import contextlib
-import json
 import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from reliability.errors import CopyMissing, InvalidInput, TierUnreachable
-from reliability.tiers import copying
+from reliability.errors import CopyMissing, InvalidInput
+from reliability.tiers import copying, opening, records
 
 DATA_SUFFIX = ".snap"
 RECORD_SUFFIX = ".json"
@@ -25,11 +24,13 @@ class DirectoryTier:
     """Shards of one job below `root`.
 
     Only `root` itself is created, never its parent: a storage node that is not mounted must not be mistaken
-    for an empty folder of the local disk. `owner` keeps part files of several writers apart.
+    for an empty folder of the local disk. `owner` keeps part files of several writers apart; with `private` the
+    folder is for the agent's user alone.
     """
 
-    def __init__(self, root: Path, *, owner: str = "") -> None:
+    def __init__(self, root: Path, *, owner: str = "", private: bool = False) -> None:
         self.root = root
+        self._private = private
         self.owner = owner
 
     def put(self, source: Path, key: str, *, digest: str, record: Mapping[str, Any] | None = None) -> int:
@@ -39,8 +40,8 @@ class DirectoryTier:
             if self.record(key).get("digest") == digest:
                 return data.stat().st_size
         self._make_folder(data.parent)
-        with copying.tier_errors(commit), contextlib.suppress(FileNotFoundError):
-            commit.unlink()
+        with copying.tier_errors(commit):
+            opening.remove(commit)
         size = copying.copy_verified(source, data, digest=digest, owner=self.owner)
         copying.write_json(commit, {**(record or {}), "size_bytes": size, "digest": digest}, owner=self.owner)
         return size
@@ -51,16 +52,10 @@ class DirectoryTier:
         return copying.copy_verified(self.data_path(key), target, digest=digest, owner=self.owner)
 
     def record(self, key: str) -> dict[str, Any]:
-        """Return the commit record of a key. Raises CopyMissing when there is none that can be read."""
-        path = self._record_path(key)
-        try:
-            record = json.loads(path.read_bytes())
-        except (FileNotFoundError, ValueError) as error:
-            raise CopyMissing(f"{path} is no commit record: {error}.") from error
-        except OSError as error:
-            raise TierUnreachable(f"{path} cannot be read: {error.strerror}.") from error
-        if not isinstance(record, dict) or not self.data_path(key).exists():
-            raise CopyMissing(f"The shard of {path} is gone.")
+        """Return the commit record of a key. Raises CopyMissing when there is none, RecordUnusable for a bad one."""
+        record = records.read(self._record_path(key))
+        if not self.data_path(key).exists():
+            raise CopyMissing(f"The shard of {self._record_path(key)} is gone.")
         return record
 
     def keys(self, prefix: str) -> Sequence[str]:
@@ -73,8 +68,8 @@ class DirectoryTier:
     def delete(self, key: str) -> None:
         """Remove a shard, its record first, so that it never counts without its bytes."""
         for path in (self._record_path(key), self.data_path(key)):
-            with copying.tier_errors(path), contextlib.suppress(FileNotFoundError):
-                path.unlink()
+            with copying.tier_errors(path):
+                opening.remove(path)
 
     def sweep(self, now: float | None = None) -> int:
         """Remove part files that this owner left, and those of any writer that nobody touched for an hour."""
@@ -99,6 +94,14 @@ class DirectoryTier:
 
     def _make_folder(self, folder: Path) -> None:
         with copying.tier_errors(folder):
-            if not self.root.exists():
-                self.root.mkdir(exist_ok=True)
-            folder.mkdir(parents=True, exist_ok=True)
+            if self._private:
+                opening.make_private(self.root)
+            for missing in [each for each in (self.root, *self._below(folder)) if not each.exists()]:
+                missing.mkdir(exist_ok=True)
+                opening.sync_folder(missing.parent)
+
+    def _below(self, folder: Path) -> list[Path]:
+        """Return the folders between the root and `folder`, that one included, outermost first."""
+        return [self.root / part for part in reversed(folder.relative_to(self.root).parents[:-1])] + (
+            [folder] if folder != self.root else []
+        )

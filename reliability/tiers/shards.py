@@ -3,8 +3,8 @@
 import re
 from dataclasses import dataclass
 
-_FLAT = re.compile(r"e(\d+)-s(\d+)-r(\d+)")
-_STORED = re.compile(r"e(\d+)/s(\d+)-r(\d+)")
+_FLAT = re.compile(r"e(\d{1,10})-s(\d{1,15})-r(\d{1,8})")
+_STORED = re.compile(r"e(\d{1,10})/s(\d{1,15})-r(\d{1,8})")
 
 
 @dataclass(frozen=True, order=True)

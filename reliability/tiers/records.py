@@ -1,0 +1,61 @@
+"""What does a commit record say, and can it be believed? A trainer writes it, so nothing in it is taken for granted."""
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+from reliability.errors import CopyMissing, TierUnreachable
+from reliability.tiers import opening
+
+LIMIT_BYTES = 64 * 1024
+_DIGEST = re.compile(r"blake2b:[0-9a-f]{32}")
+_SECONDS = ("taken_at", "stall_s", "drain_s")
+
+
+class RecordUnusable(CopyMissing):
+    """There is a file where a commit record belongs, but it is none: the shard does not count."""
+
+    code = "corrupt"
+    hint = "The program in the container left it there; the shard is passed over."
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return a commit record, its fields checked. Raises CopyMissing, RecordUnusable, TierUnreachable."""
+    try:
+        raw = opening.small(path, LIMIT_BYTES)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise CopyMissing(f"{path} is no commit record: {error.strerror}.") from error
+    except PermissionError as error:
+        raise TierUnreachable(f"{path} cannot be read: {error.strerror}.") from error
+    except OSError as error:
+        if path.is_symlink() or not path.is_file() or path.stat().st_size > LIMIT_BYTES:
+            raise RecordUnusable(f"{path} is no commit record: {error.strerror}.") from error
+        raise TierUnreachable(f"{path} cannot be read: {error.strerror}.") from error
+    return _checked(path, raw)
+
+
+def _checked(path: Path, raw: bytes) -> dict[str, Any]:
+    try:
+        record = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise RecordUnusable(f"{path} is no commit record: it is not JSON.") from error
+    if not isinstance(record, dict):
+        raise RecordUnusable(f"{path} is no commit record: it is not an object.")
+    size = record.get("size_bytes")
+    if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size < 2**63:
+        raise RecordUnusable(f"{path} is no commit record: its size_bytes is no size.")
+    if not isinstance(record.get("digest"), str) or not _DIGEST.fullmatch(record["digest"]):
+        raise RecordUnusable(f"{path} is no commit record: its digest is no digest.")
+    for name in _SECONDS:
+        if not _is_time(record.get(name)):
+            raise RecordUnusable(f"{path} is no commit record: its {name} is no time.")
+    return record
+
+
+def _is_time(value: object) -> bool:
+    if value is None:
+        return True
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and 0 <= float(value) < 1e12 and math.isfinite(float(value))  # type: ignore[arg-type]
