@@ -7,6 +7,7 @@ docs/settings.md lists them all.
 import os
 import secrets
 from pathlib import Path
+from tempfile import gettempdir
 from urllib.parse import urlsplit
 
 import dj_database_url
@@ -169,8 +170,8 @@ if DATABASES["default"].get("ENGINE", "").endswith("sqlite3"):
         "timeout": 20,
         "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
     }
-    # Tests use a file as well: threads of one process cannot share a database in memory.
-    DATABASES["default"]["TEST"] = {"NAME": str(DATA_DIR / f"test-{os.getpid()}.sqlite3")}
+    # Tests use a file as well, in a folder of the run (tests/conftest.py): threads cannot share a database in memory.
+    DATABASES["default"]["TEST"] = {"NAME": str(Path(gettempdir()) / f"stepkeeper-test-{os.getpid()}.sqlite3")}
 
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},

@@ -47,6 +47,7 @@ class Event(StrEnum):
     LEASE_RAN_OUT = "lease_ran_out"
     NO_STANDBY = "no_standby"
     STANDBY_FOUND = "standby_found"
+    PREEMPTED = "preempted"
     STANDBY_PASSED = "standby_passed"
     STANDBY_REFUSED = "standby_refused"
     RESTORED = "restored"
@@ -113,6 +114,12 @@ TABLE: tuple[Row, ...] = (
         "No standby is fit: waiting for one; it goes on by itself as soon as one is there.",
     ),
     Row(State.WAITING_FOR_STANDBY, Event.STANDBY_FOUND, State.VALIDATING, "A standby is there: check it."),
+    Row(
+        State.VALIDATING,
+        Event.PREEMPTED,
+        State.VALIDATING,
+        "The job on a standby that may be preempted was stopped: wait until its node is free.",
+    ),
     Row(
         State.VALIDATING,
         Event.STANDBY_REFUSED,

@@ -64,7 +64,7 @@ def _refusals(candidate: Candidate, max_age_s: float) -> list[str]:
     if not candidate.runtime_fits:
         told.append("Its runtime cannot run this job.")
     if candidate.occupied_by and not candidate.preemptible:
-        told.append(f"Occupied by {candidate.occupied_by}, which must not be stopped.")
+        told.append(f"Occupied by job {candidate.occupied_by}, which must not be stopped.")
     if candidate.validation is Verdict.FAIL:
         told.append("Its last validation failed: it must pass a new one first.")
     elif _broke_recently(candidate, max_age_s):
@@ -98,7 +98,7 @@ def _validation_told(candidate: Candidate, fresh: bool, max_age_s: float) -> str
 def _qualities(candidate: Candidate, fresh: bool, max_age_s: float) -> list[str]:
     told = [f"Tier {candidate.tier}."]
     if candidate.occupied_by:
-        told.append(f"Taking it stops {candidate.occupied_by}, which may be stopped.")
+        told.append(f"Taking it would preempt job {candidate.occupied_by}, which may be stopped.")
     told.append(_validation_told(candidate, fresh, max_age_s))
     if candidate.warm:
         told.append("Its container is warm.")

@@ -10,10 +10,9 @@ from django.db.models import Count, Min, Q, QuerySet
 from reliability.domain import goodput
 from reliability.domain.failover import OPEN, TERMINAL, Event, State
 from reliability.domain.faults import Action
-from reliability.domain.health import NodeHealth
 from reliability.domain.orders import OrderKind
 from reliability.domain.snapshots import Copy, CopyState, EpochStart, SnapshotId, Tier, in_lineage, lineage_ceilings
-from reliability.domain.standby import Candidate, Verdict
+from reliability.domain.standby import Verdict
 from reliability.models import (
     Epoch,
     Failover,
@@ -23,6 +22,7 @@ from reliability.models import (
     Node,
     OrderRecord,
     Rank,
+    Report,
     ServiceBeat,
     Slot,
     Snapshot,
@@ -134,6 +134,19 @@ def complete_snapshots(
     return sorted(in_line, key=lambda each: (each.step, each.epoch), reverse=True)
 
 
+def newest_step_reached(job: Job) -> int | None:
+    """Return the newest step that a rank finished in the present attempt, or else what the attempt started from.
+
+    Heartbeats are up to a second behind; the end of a rank tells its very last step, also in a report not read yet.
+    """
+    beats = Rank.objects.filter(job=job, epoch=job.epoch).values_list("step", flat=True)
+    ends = Report.objects.filter(job_name=job.name, epoch=job.epoch, kind="rank_exit")
+    told = ends.exclude(state=Report.State.REFUSED).values_list("body__last_step", flat=True)
+    steps = [step for step in (*beats, *told) if step is not None and step >= 0]
+    started = Epoch.objects.filter(job=job, number=job.epoch).values_list("restored_step", flat=True).first()
+    return max(steps, default=started)
+
+
 def newest_complete_step(job: Job) -> int | None:
     """Return the newest step of the current line of which every rank has a copy somewhere."""
     found = complete_snapshots(job)
@@ -199,32 +212,6 @@ def is_warm(node: Node, job: Job) -> bool:
 def prepare_key(job: Job, node: Node) -> str:
     """Return the key of the order that makes the job's container ready; an agent that came anew is asked anew."""
     return f"prepare:{job.pk}:{node.name}:{node.incarnation}"
-
-
-def standby_candidates(job: Job, *, now: datetime, exclude: Iterable[str] = ()) -> list[Candidate]:
-    """Return what is known of every node that holds no slot, for the choice of a standby."""
-    holds: dict[int, str] = {}
-    for hold in active_holds():
-        holds.setdefault(hold.node_id, f"{hold.owner} ({hold.reason})")
-    nodes = free_nodes().exclude(name__in=list(exclude)).order_by("name")
-    return [_candidate(node, job, now, holds.get(node.pk, "")) for node in nodes]
-
-
-def _candidate(node: Node, job: Job, now: datetime, held_by: str) -> Candidate:
-    verdict, ended_at = validation_of(node)
-    warm = is_warm(node, job)
-    return Candidate(
-        node=node.name,
-        tier=node.tier,
-        healthy=node.health in (NodeHealth.HEALTHY, NodeHealth.DEGRADED),
-        held_by=held_by,
-        preemptible=node.preemptible,
-        runtime_fits=node.runtime == job.runtime,
-        image_present=warm or job.runtime == "process",
-        warm=warm,
-        validation=verdict,
-        validation_age_s=(now - ended_at).total_seconds() if ended_at else None,
-    )
 
 
 STAGE_OF_EVENT = {

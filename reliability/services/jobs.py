@@ -9,10 +9,13 @@ from typing import Any
 from django.db import transaction
 
 from reliability.domain.health import NodeHealth, NodeRole
-from reliability.errors import DomainError
-from reliability.models import Epoch, Job, Node, OrderRecord, Rank, Slot
-from reliability.selectors import core
-from reliability.services import clock, dispatch, failovers, jobspec, launch, nodes, orders
+from reliability.domain.orders import OrderKind
+from reliability.domain.snapshots import SnapshotId
+from reliability.errors import DomainError, NoRestorePoint
+from reliability.models import Epoch, Incident, Job, Node, OrderRecord, Rank, Slot
+from reliability.selectors import core, standbys
+from reliability.services import clock, dispatch, jobspec, launch, orders, restores
+from reliability.services.failovers import ending
 
 
 def submit(spec: Mapping[str, Any], *, by: str) -> Job:
@@ -32,20 +35,36 @@ def submit(spec: Mapping[str, Any], *, by: str) -> Job:
 
 
 def start(job: Job, *, by: str) -> None:
-    """Ask for a job to be started; it starts as soon as enough nodes are free. Raises DomainError."""
+    """Ask for a job to be started; it starts as soon as enough nodes are free.
+
+    One that was stopped, was preempted or has failed goes on in a new epoch from its newest restore point. Raises
+    DomainError when it is under way or complete, NoRestorePoint when nothing it saved can be read any more.
+    """
     with transaction.atomic():
         job = Job.objects.select_for_update().get(pk=job.pk)
-        again = job.state == Job.State.FAILED and job.epoch == 0
-        if job.state != Job.State.PENDING and not again:
-            raise DomainError(f"Job {job.name} is {job.state}.", hint="Submit it again under another name.")
-        if again:
-            Slot.objects.filter(job=job).update(node=None)
-            launch.forget_failed_prepares(job)
-            job.ended_at = None
+        if job.state in (Job.State.STOPPED, Job.State.FAILED):
+            _renew(job, by=by)
+        elif job.state != Job.State.PENDING:
+            over = job.state == Job.State.COMPLETED
+            hint = "Submit it again under another name." if over else "It is under way; stop it first to start it anew."
+            raise DomainError(f"Job {job.name} is {job.state}.", hint=hint)
         job.state, job.state_reason, job.start_asked_at = Job.State.PENDING, f"Start asked by {by}.", clock.now()
-        job.save(update_fields=["state", "state_reason", "start_asked_at", "ended_at"])
+        job.save(update_fields=["state", "state_reason", "start_asked_at", "ended_at", "epoch"])
         dispatch.changed("overview", f"job:{job.pk}")
         dispatch.task("controller.drive_job", job.pk)
+
+
+def _renew(job: Job, *, by: str) -> None:
+    """Make a job that is over startable: nothing of the old attempt counts, and its nodes are chosen anew."""
+    if job.epoch > 0:
+        restores.point(job, placement=core.placement(job), lost=(), before=job.epoch + 1)
+        job.epoch += 1  # releases of the old attempt that are still on their way are refused as stale from here on
+        Rank.objects.filter(job=job).update(state=Rank.State.WAITING, exit_code=None)
+    told = f"The job was started again by {by}."
+    Incident.objects.filter(job=job, closed_at=None).update(closed_at=clock.now(), close_reason=told)
+    Slot.objects.filter(job=job).update(node=None)
+    launch.forget_failed_prepares(job)
+    job.ended_at = None
 
 
 def stop(job: Job, *, by: str) -> None:
@@ -54,24 +73,7 @@ def stop(job: Job, *, by: str) -> None:
         job = Job.objects.select_for_update().get(pk=job.pk)
         if job.state in Job.TERMINAL:
             raise DomainError(f"Job {job.name} is over already ({job.state}).")
-        failovers.end_for_stop(job, by=by)
-        _end(job, Job.State.STOPPED, f"Stopped by {by}.")
-
-
-def _end(job: Job, state: str, reason: str) -> None:
-    """Close a job. Once it ran, the epoch rises once more, so that whatever still runs of it is refused."""
-    job.refresh_from_db()
-    now = clock.now()
-    if job.epoch > 0:
-        job.epoch += 1
-    job.state, job.state_reason, job.ended_at = state, reason, now
-    job.save(update_fields=["epoch", "state", "state_reason", "ended_at"])
-    orders.withdraw(now, job=job)
-    launch.release_everywhere(job)
-    for slot in core.slots_of(job):
-        if slot.node is not None:
-            nodes.free(slot.node)
-    dispatch.changed("overview", f"job:{job.pk}")
+        ending.stop(job, by=by, reason=f"Stopped by {by}.")
 
 
 def drive(job_id: int) -> None:
@@ -94,20 +96,39 @@ def _place(job: Job) -> None:
         reason = f"Waiting for nodes: {len(found)} of {wanted} are free, healthy and run {job.runtime}."
         Job.objects.filter(pk=job.pk).exclude(state_reason=reason).update(state_reason=reason)
         return
-    for slot, node in zip(core.slots_of(job), found, strict=False):
+    earlier = _earlier_nodes(job)
+    free = {node.pk: node for node in found}
+    kept = {index: free.pop(node) for index, node in earlier.items() if node in free}
+    others = iter(free.values())
+    for slot in core.slots_of(job):
+        node = kept.get(slot.index) or next(others)
         Slot.objects.filter(pk=slot.pk).update(node=node)
         Node.objects.filter(pk=node.pk).update(role=NodeRole.TRAINING)
     _set_state(job, Job.State.STARTING, "Containers are made ready.")
 
 
+def _earlier_nodes(job: Job) -> dict[int, int]:
+    """Return slot -> node that ran it last: what it saved on its own disk can be read there and nowhere else."""
+    rows = OrderRecord.objects.filter(job=job, kind=OrderKind.START).order_by("created_at")
+    last = {row.payload["slot"]: row.node_id for row in rows}
+    return {index: node for index, node in last.items() if list(last.values()).count(node) == 1}
+
+
 def _free_nodes(job: Job) -> list[Node]:
-    """Return usable nodes, those meant for training first, then standbys, the worst tier first: it is missed least."""
+    """Return usable nodes: those that ran the job before, those meant for training, then standbys.
+
+    Of the standbys the worst tier comes first, because it is missed least.
+    """
     held = core.active_holds().values("node_id")
     free = core.free_nodes().filter(health=NodeHealth.HEALTHY, runtime=job.runtime).exclude(pk__in=held)
+    free = free.exclude(name__in=standbys.kept_free())
+    earlier = set(_earlier_nodes(job).values())
     locked = list(Node.objects.select_for_update().filter(pk__in=free.values("pk")).order_by("name"))
     taken = set(core.active_slots().values_list("node_id", flat=True))
     usable = [node for node in locked if node.pk not in taken]
-    return sorted(usable, key=lambda node: (node.role_hint != NodeRole.TRAINING, -node.tier, node.name))[: job.nodes]
+    return sorted(
+        usable, key=lambda node: (node.pk not in earlier, node.role_hint != NodeRole.TRAINING, -node.tier, node.name)
+    )[: job.nodes]
 
 
 def _set_state(job: Job, state: str, reason: str, **more: Any) -> None:
@@ -118,14 +139,19 @@ def _set_state(job: Job, state: str, reason: str, **more: Any) -> None:
 
 
 def _bring_up(job: Job) -> None:
-    """Prepare all containers, then start all ranks, then wait for the first step of each."""
+    """Prepare all containers, bring the restore point if there is one, start all ranks, await the first steps."""
     slots = core.slots_of(job)
-    if job.epoch == 0:
+    if not _opened(job):
         prepared = [launch.prepare(job, slot.node) for slot in slots if slot.node]
         if _failed(job, prepared) or not all(orders.succeeded(order) for order in prepared):
             return
-        _open_first_epoch(job)
-    started = [launch.start(slot, job=job, epoch=job.epoch, restore=None, failover=None) for slot in slots]
+        if not _open_epoch(job):
+            return
+    snapshot = _restores(job)
+    if snapshot is not None and not _brought(job, snapshot):
+        return
+    restore = {"step": snapshot.step, "snapshot_epoch": snapshot.epoch} if snapshot else None
+    started = [launch.start(slot, job=job, epoch=job.epoch, restore=restore, failover=None) for slot in slots]
     if _failed(job, started):
         return
     ranks = list(job.ranks.all())
@@ -133,14 +159,58 @@ def _bring_up(job: Job) -> None:
         _set_state(job, Job.State.RUNNING, "")
 
 
+def _opened(job: Job) -> bool:
+    return Epoch.objects.filter(job=job, number=job.epoch).exists()
+
+
+def _restores(job: Job) -> SnapshotId | None:
+    """Return the snapshot that the present attempt starts from, None for a start from nothing."""
+    row = Epoch.objects.get(job=job, number=job.epoch)
+    if row.restored_epoch is None or row.restored_step is None:
+        return None
+    return SnapshotId(row.restored_epoch, row.restored_step)
+
+
+def _brought(job: Job, snapshot: SnapshotId) -> bool:
+    """Return whether every node holds its shards; a snapshot that cannot be read is given up for an older one."""
+    if OrderRecord.objects.filter(job=job, kind=OrderKind.START, epoch=job.epoch).exists():
+        return True
+    try:
+        found = restores.sources_of(job, snapshot, placement=core.placement(job), lost=(), before=job.epoch)
+    except NoRestorePoint:
+        return _choose_anew(job)
+    brought = restores.bring(job, found, epoch=job.epoch, key=f"restore:{job.pk}:start:{job.epoch}")
+    for order in brought:
+        restores.mark_skipped(job, order, snapshot)
+        failed = not orders.is_open(order) and not orders.succeeded(order)
+        if failed and restores.mark_failed(job, order, snapshot):
+            return _choose_anew(job)
+    return not _failed(job, brought) and all(orders.succeeded(order) for order in brought)
+
+
+def _choose_anew(job: Job) -> bool:
+    Epoch.objects.filter(job=job, number=job.epoch).delete()
+    orders.withdraw(clock.now(), job=job, kind=OrderKind.RESTORE)
+    return False
+
+
 def _under_way(rank: Rank, epoch: int) -> bool:
     return rank.first_step_epoch == epoch or (rank.state == Rank.State.EXITED and rank.epoch == epoch)
 
 
-def _open_first_epoch(job: Job) -> None:
-    now = clock.now()
-    _set_state(job, Job.State.STARTING, "Ranks are started.", epoch=1, started_at=now)
-    Epoch.objects.get_or_create(job=job, number=1, defaults={"reason": "First start.", "started_at": now})
+def _open_epoch(job: Job) -> bool:
+    """Choose what the attempt starts from; the job fails when nothing of what it saved can be read."""
+    now, first = clock.now(), job.epoch == 0
+    number = max(job.epoch, 1)
+    try:
+        found = restores.point(job, placement=core.placement(job), lost=(), before=number)
+    except NoRestorePoint as error:
+        ending.end(job, Job.State.FAILED, f"{error.message} {error.hint}".strip())
+        return False
+    _set_state(job, Job.State.STARTING, "Ranks are started.", epoch=number, started_at=job.started_at or now)
+    reason = "First start." if first else "Started again."
+    restores.open_epoch(job, number, snapshot=found.snapshot if found else None, reason=reason, now=now)
+    return True
 
 
 def _failed(job: Job, given: Sequence[OrderRecord]) -> bool:
@@ -151,7 +221,7 @@ def _failed(job: Job, given: Sequence[OrderRecord]) -> bool:
             told = (
                 f"Node {order.node.name} could not {order.kind} ({error['code']}): {error['message']} {error['hint']}"
             )
-            _end(job, Job.State.FAILED, told.strip())
+            ending.end(job, Job.State.FAILED, told.strip())
             return True
     return False
 
@@ -168,7 +238,7 @@ def _complete_if_done(job: Job) -> None:
     """A job is complete when every rank of the present attempt has ended well."""
     if job.epoch == 0 or Rank.objects.filter(job=job).exclude(state=Rank.State.EXITED, epoch=job.epoch).exists():
         return
-    _end(job, Job.State.COMPLETED, "All ranks finished.")
+    ending.end(job, Job.State.COMPLETED, "All ranks finished.")
 
 
 def open_jobs() -> list[int]:

@@ -138,8 +138,10 @@ def release(node: Node, *, job: Job, epoch: int) -> OrderRecord:
     )
 
 
-def release_everywhere(job: Job) -> None:
-    """Release the job on every node that has, or was asked to have, its container."""
+def release_everywhere(job: Job) -> list[Node]:
+    """Release the job on every node that has, or was asked to have, its container; returns these nodes."""
     told = OrderRecord.objects.filter(job=job, kind__in=(OrderKind.PREPARE, OrderKind.START)).values("node_id")
-    for node in Node.objects.filter(pk__in=told):
+    found = list(Node.objects.filter(pk__in=told))
+    for node in found:
         release(node, job=job, epoch=job.epoch)
+    return found

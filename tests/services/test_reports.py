@@ -228,3 +228,17 @@ def test_the_steps_that_a_fault_cost_are_counted_from_the_last_one_made(world: W
     world.agents["n2"].report("rank_exit", body)
     failover = world.recover()
     assert (failover.fault_step, failover.restore_step) == (27, 20)
+
+
+def test_the_steps_a_fault_cost_count_only_what_the_failed_attempt_reached(world: World) -> None:
+    """The first attempt came far, the second ended before a heartbeat told of a step."""
+    world.running_job()
+    world.save(20)
+    body = {"rank": 1, "exit_code": 137, "signal": 9, "tail": "", "last_step": 90}
+    world.agents["n2"].report("rank_exit", body)
+    world.recover()
+    for rank, last in ((1, 23), (2, 25)):
+        world.agents[f"n{rank + 1}"].report("rank_exit", {**body, "rank": rank, "last_step": last})
+    reports.process_new()
+    world.until(lambda: world.failover().pk > 1 and world.failover().ended_at is not None)
+    assert (world.failover().fault_step, world.failover().restore_step) == (25, 20)

@@ -242,7 +242,7 @@ class World:
         if reconcile_too:
             reconcile.run(clock.now())
 
-    def until(self, reached: Callable[[], bool], *, seconds: float = 30.0, tick_s: float = 0.25) -> None:
+    def until(self, reached: Callable[[], bool], *, seconds: float = 30.0, tick_s: float = 0.5) -> None:
         """Let time pass until something is so, or fail."""
         for _ in range(int(seconds / tick_s)):
             if reached():

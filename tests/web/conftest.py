@@ -8,13 +8,6 @@ from django.test import Client
 
 from tests.web import rows
 
-
-@pytest.fixture(autouse=True)
-def quick_passwords(settings: Any) -> None:
-    """Hashing well is slow on purpose; not what these tests are about."""
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-
-
 ROLES = ("viewer", "operator", "approver")
 
 

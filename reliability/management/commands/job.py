@@ -39,7 +39,7 @@ class Command(BaseCommand):
         submit.add_argument("file", type=Path, help="as examples/numpy_lm/job.toml")
         submit.add_argument("--name", help="submit it under another name than the file says")
         submit.add_argument("--start", action="store_true", help="start it at once")
-        for action, text in (("start", "start a submitted job"), ("stop", "stop a job; its snapshots stay")):
+        for action, text in (("start", "start a job; one that was over goes on from its newest snapshot"), ("stop", "stop a job; its snapshots stay")):
             actions.add_parser(action, help=text).add_argument("name")
         actions.add_parser("list", help="show all jobs")
 

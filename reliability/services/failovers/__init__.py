@@ -17,7 +17,7 @@ from reliability.domain.failover import OPEN, RUNNING, Event, Kind, State
 from reliability.domain.faults import Action
 from reliability.domain.policy import Approval
 from reliability.errors import DomainError, IllegalTransition, StaleProposal
-from reliability.models import Drill, Failover, FailoverEvent, Incident, Job, Node, Rank
+from reliability.models import Drill, Failover, FailoverEvent, Incident, Job, Node
 from reliability.selectors import core
 from reliability.services import clock, dispatch
 from reliability.services.failovers import (
@@ -92,7 +92,7 @@ def _open(incident: Incident, job: Job, *, refused: list[dict[str, Any]] | None 
         to_epoch=job.epoch + 1,
         restore_epoch=proposal.restore.snapshot.epoch if proposal.restore else None,
         restore_step=proposal.restore.snapshot.step if proposal.restore else None,
-        fault_step=_fault_step(job),
+        fault_step=core.newest_step_reached(job),
         progress_step=core.newest_complete_step(job),
         proposal=proposal.shown,
         digest=proposal.digest,
@@ -114,11 +114,6 @@ def _open(incident: Incident, job: Job, *, refused: list[dict[str, Any]] | None 
     _link_drill(failover)
     dispatch.changed("overview", f"job:{job.pk}", f"failover:{failover.pk}")
     return failover
-
-
-def _fault_step(job: Job) -> int | None:
-    steps = [step for step in Rank.objects.filter(job=job).values_list("step", flat=True) if step is not None]
-    return max(steps, default=None)
 
 
 def _fault_at(incident: Incident, now: datetime) -> datetime:
@@ -232,13 +227,6 @@ def _decide(failover: Failover, event: Event, actor: str, note: str, now: dateti
     move(failover, Outcome(event, {"reason": reason, "note": note}, actor=actor))
 
 
-def end_for_stop(job: Job, *, by: str) -> None:
-    """End the job's open recovery because the job is being stopped."""
-    standing = core.open_failover(job)
-    if standing is not None:
-        move(standing, Outcome(Event.CANCELLED, {"reason": f"The job was stopped by {by}."}, actor=by))
-
-
 def advance(failover_id: int) -> None:
     """Take all steps that can be taken now."""
     for _ in range(MAX_STEPS):
@@ -279,4 +267,4 @@ def _refreshed(failover: Failover, now: datetime) -> bool:
     return False
 
 
-__all__ = ["STEPS", "advance", "approve", "cancel", "effects", "end_for_stop", "propose", "reject", "step", "supersede"]
+__all__ = ["STEPS", "advance", "approve", "cancel", "effects", "propose", "reject", "step", "supersede"]

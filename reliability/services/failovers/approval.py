@@ -54,8 +54,8 @@ def _get_ready(failover: Failover) -> None:
     """Check the proposed standby and warm its container while people read: it costs nothing and saves the time."""
     for change in failover.proposal.get("moves", []):
         node = Node.objects.filter(name=change.get("to") or "").first()
-        if node is None:
-            continue
+        if node is None or change.get("preempts"):
+            continue  # another job's node is not touched before the decision
         launch.prepare(failover.job, node)
         if not validations.is_fresh(node, failover=failover):
             validations.begin(node, failover=failover)

@@ -15,6 +15,8 @@ def spent(job: Job) -> list[Failover]:
     """Return the recoveries without progress since, newest first."""
     newest = core.newest_complete_step(job)
     rows = Failover.objects.filter(job=job, events__event=Event.APPROVED).select_related("incident").order_by("-id")
+    if job.start_asked_at is not None:
+        rows = rows.filter(created_at__gte=job.start_asked_at)  # a person who starts it again gives it a new budget
     counted = []
     for failover in rows.distinct():
         if newest is not None and (failover.progress_step is None or failover.progress_step < newest):

@@ -8,6 +8,7 @@ from reliability.domain.failover import Event, State
 from reliability.domain.faults import FaultClass
 from reliability.domain.snapshots import Tier
 from reliability.models import Epoch, Failover, Incident, Job, Node, Rank
+from reliability.selectors import core
 from reliability.services import launch, nodes, orders, snapshots
 
 Effect = Callable[[Failover, State, datetime, Mapping[str, Any]], None]
@@ -25,7 +26,9 @@ def _begin(failover: Failover, source: State, now: datetime, detail: Mapping[str
     """The point of no return: from here on every writer of the old attempt is refused."""
     job = Job.objects.get(pk=failover.job_id)
     failover.from_epoch, failover.to_epoch = job.epoch, job.epoch + 1
-    failover.save(update_fields=["from_epoch", "to_epoch"])
+    # Ranks may have gone on, or told of their last step, since the request was made.
+    failover.fault_step = max(filter(None, (failover.fault_step, core.newest_step_reached(job))), default=0)
+    failover.save(update_fields=["from_epoch", "to_epoch", "fault_step"])
     _set_epoch(failover, failover.to_epoch)
     _set_job(failover, Job.State.RECOVERING, failover.incident.summary)
     orders.withdraw(now, job_id=failover.job_id, epoch__lt=failover.to_epoch, kind__in=("start", "restore"))

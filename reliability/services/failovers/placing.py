@@ -10,7 +10,7 @@ from reliability.domain.standby import Ranked, Verdict
 from reliability.models import Failover, Node, Slot, Validation
 from reliability.selectors import core
 from reliability.services import launch, nodes, validations
-from reliability.services.failovers import fitness, proposals
+from reliability.services.failovers import fitness, preempting, proposals
 from reliability.services.failovers.moves import Outcome
 
 
@@ -34,11 +34,25 @@ def validating(failover: Failover, now: datetime) -> Outcome | None:
     if not unfit:
         return Outcome(Event.STANDBY_PASSED, {"moves": failover.moves})
     ranked = proposals.candidates(failover.job, now=now, refused=failover.refused_standbys)
-    chosen = proposals.usable(ranked)[: len(unfit)]
+    chosen = preempting.allowed(failover, ranked)[: len(unfit)]
     if len(chosen) < len(unfit):
         return Outcome(Event.NO_STANDBY, _missing(unfit, chosen, ranked))
-    takers = [Node.objects.get(name=each.candidate.node) for each in chosen]
-    if not _all_fit(failover, takers) or not _take(failover, unfit, takers):
+    if any(each.preempts for each in chosen):
+        return preempting.preempt(failover, chosen)
+    return _use(failover, unfit, [Node.objects.get(name=each.candidate.node) for each in chosen], now)
+
+
+def _use(
+    failover: Failover, unfit: Sequence[tuple[Slot, str]], takers: Sequence[Node], now: datetime
+) -> Outcome | None:
+    """Take the nodes once each is free of other work and passed its checks."""
+    releases = preempting.not_free(failover, takers, now)
+    hopeless = preempting.hopeless(failover, releases, now)
+    if hopeless is not None:
+        node, reason = hopeless
+        refuse(failover, node, reason)
+        return Outcome(Event.STANDBY_REFUSED, {"node": node, "reason": reason})
+    if releases or not _all_fit(failover, takers) or not _take(failover, unfit, takers):
         return None
     return Outcome(Event.STANDBY_PASSED, {"moves": failover.moves})
 
@@ -46,7 +60,8 @@ def validating(failover: Failover, now: datetime) -> Outcome | None:
 def waiting(failover: Failover, now: datetime) -> Outcome | None:
     """Go on as soon as there are enough standbys, or when none is needed any more."""
     unfit = needed(failover)
-    ranked = proposals.usable(proposals.candidates(failover.job, now=now, refused=failover.refused_standbys))
+    found = proposals.candidates(failover.job, now=now, refused=failover.refused_standbys)
+    ranked = preempting.allowed(failover, found)
     if len(ranked) < len(unfit):
         return None
     return Outcome(Event.STANDBY_FOUND, {"standbys": [each.candidate.node for each in ranked[: len(unfit)]]})

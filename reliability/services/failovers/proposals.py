@@ -12,14 +12,14 @@ from datetime import datetime
 from typing import Any
 
 from reliability import conf
-from reliability.domain import restore, standby
+from reliability.domain import standby
 from reliability.domain.failover import Kind
 from reliability.domain.restore import RestorePoint
-from reliability.domain.snapshots import CopyState, Tier
 from reliability.domain.standby import Ranked
 from reliability.errors import NoRestorePoint
 from reliability.models import Failover, Incident, Job, Rank, Slot
-from reliability.selectors import core
+from reliability.selectors import core, standbys
+from reliability.services import restores
 from reliability.services.failovers import fitness
 
 FROM_NOTHING = "No snapshot is complete on storage yet: the job starts again from step 0."
@@ -38,33 +38,13 @@ class Proposal:
 def candidates(job: Job, *, now: datetime, refused: Sequence[Mapping[str, Any]] = ()) -> list[Ranked]:
     """Return the nodes that could take a slot, best first, those that may not last."""
     names = [str(each["node"]) for each in refused]
-    found = core.standby_candidates(job, now=now, exclude=names)
+    found = standbys.candidates(job, now=now, exclude=names)
     return standby.rank_candidates(found, max_age_s=conf.cluster_policy().validation_max_age_s)
 
 
 def usable(ranked: Sequence[Ranked]) -> list[Ranked]:
     """Return those that may be used."""
     return [each for each in ranked if each.eligible]
-
-
-def restore_point(job: Job, *, placement: Mapping[int, str], lost: Sequence[str], before: int) -> RestorePoint | None:
-    """Return where a recovery starts from; None means from nothing, which is right only while nothing was durable.
-
-    Raises NoRestorePoint when a snapshot was once complete on storage and none can be read any more.
-    """
-    try:
-        return restore.choose(
-            core.copies_of(job),
-            starts=core.epoch_starts(job, before=before),
-            placement=placement,
-            lost_nodes=lost,
-            distrusted=core.distrusted(job),
-            ranks=job.world_size,
-        )
-    except NoRestorePoint:
-        if core.complete_snapshots(job, tier=Tier.STORAGE, states=CopyState):
-            raise
-        return None
 
 
 def build(incident: Incident, kind: Kind, *, now: datetime, refused: Sequence[Mapping[str, Any]] = ()) -> Proposal:
@@ -75,20 +55,13 @@ def build(incident: Incident, kind: Kind, *, now: datetime, refused: Sequence[Ma
     unfit = fitness.unfit_slots(job, incident=incident, kind=kind, refused=refused)
     ranked = candidates(job, now=now, refused=refused)
     chosen = usable(ranked)[: len(unfit)]
-    moved = {slot.index: each.candidate.node for (slot, _), each in zip(unfit, chosen, strict=False)}
+    taken = {slot.index: each for (slot, _), each in zip(unfit, chosen, strict=False)}
+    moved = {index: each.candidate.node for index, each in taken.items()}
     point, note = _restore(job, unfit, moved)
     shown = {
         "kind": kind.value,
         "cause": {"code": incident.code, "class": incident.fault_class, "summary": incident.summary},
-        "moves": [
-            {
-                "slot": slot.index,
-                "from": slot.node.name if slot.node else "",
-                "to": moved.get(slot.index, ""),
-                "why": why,
-            }
-            for slot, why in unfit
-        ],
+        "moves": [_move(slot, taken.get(slot.index), why) for slot, why in unfit],
         "missing_standbys": len(unfit) - len(chosen),
         "candidates": [_candidate(each) for each in ranked] if unfit else [],
         "restore": _shown_point(point, note),
@@ -97,12 +70,22 @@ def build(incident: Incident, kind: Kind, *, now: datetime, refused: Sequence[Ma
     return Proposal(shown, _digest(incident, shown), first, point)
 
 
+def _move(slot: Slot, taker: Ranked | None, why: str) -> dict[str, Any]:
+    return {
+        "slot": slot.index,
+        "from": slot.node.name if slot.node else "",
+        "to": taker.candidate.node if taker else "",
+        "why": why,
+        "preempts": taker.candidate.occupied_by if taker and taker.preempts else "",
+    }
+
+
 def _restore(job: Job, unfit: Sequence[tuple[Slot, str]], moved: Mapping[int, str]) -> tuple[RestorePoint | None, str]:
     lost = [slot.node.name for slot, _ in unfit if slot.node]
     slots = dict(Rank.objects.filter(job=job).values_list("rank", "slot__index"))
     placed = {rank: moved.get(slots[rank], node) for rank, node in core.placement(job).items()}
     try:
-        point = restore_point(job, placement=placed, lost=lost, before=job.epoch + 1)
+        point = restores.point(job, placement=placed, lost=lost, before=job.epoch + 1)
     except NoRestorePoint as error:
         return None, error.message
     return point, "" if point else FROM_NOTHING
@@ -137,7 +120,7 @@ def _digest(incident: Incident, shown: Mapping[str, Any]) -> str:
         "incident": incident.pk,
         "kind": shown["kind"],
         "class": incident.fault_class,
-        "moves": [[move["slot"], move["from"], move["to"]] for move in shown["moves"]],
+        "moves": [[move["slot"], move["from"], move["to"], move["preempts"]] for move in shown["moves"]],
         "restore": [shown["restore"]["epoch"], shown["restore"]["step"]],
     }
     return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
@@ -156,4 +139,9 @@ def difference(before: Failover, after: Mapping[str, Any]) -> dict[str, list[Any
 
 
 def _told_moves(shown: Mapping[str, Any]) -> list[str]:
-    return [f"slot {each['slot']}: {each['from']} -> {each['to'] or 'none'}" for each in shown.get("moves", [])]
+    return [_told_move(each) for each in shown.get("moves", [])]
+
+
+def _told_move(move: Mapping[str, Any]) -> str:
+    preempts = f", would preempt job {move['preempts']}" if move.get("preempts") else ""
+    return f"slot {move['slot']}: {move['from']} -> {move['to'] or 'none'}{preempts}"

@@ -1,20 +1,17 @@
 """RESTORING: does every node hold a verified copy of each of its ranks' shards of one restore point?"""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from reliability import conf
-from reliability.domain import restore
 from reliability.domain.failover import Event
-from reliability.domain.orders import OrderKind
 from reliability.domain.restore import RestorePoint
-from reliability.domain.snapshots import Copy, SnapshotId
+from reliability.domain.snapshots import SnapshotId
 from reliability.errors import NoRestorePoint
-from reliability.models import Epoch, Failover, Node, OrderRecord, Slot
+from reliability.models import Epoch, Failover, Node, OrderRecord
 from reliability.selectors import core
-from reliability.services import launch, orders, snapshots
-from reliability.services.failovers import placing, proposals
+from reliability.services import launch, orders, restores
+from reliability.services.failovers import placing
 from reliability.services.failovers.moves import Outcome
 
 
@@ -28,7 +25,7 @@ def restoring(failover: Failover, now: datetime) -> Outcome | None:
         return Outcome(event, {"reason": f"{error.message} {error.hint}", "step": failover.restore_step})
     _choose(failover, point, now)
     prepared = [launch.prepare(failover.job, node) for node in moved_nodes(failover)]
-    brought = [] if point is None else _orders(failover, point)
+    brought = [] if point is None else _bring(failover, point)
     return _failed_prepare(failover, prepared) or _judge(failover, prepared, brought)
 
 
@@ -51,73 +48,26 @@ def _point(failover: Failover) -> RestorePoint | None:
     placement = core.placement(job)
     lost = [move["from"] for move in failover.moves]
     if not Epoch.objects.filter(job=job, number=failover.to_epoch).exists():
-        return proposals.restore_point(job, placement=placement, lost=lost, before=failover.to_epoch)
+        return restores.point(job, placement=placement, lost=lost, before=failover.to_epoch)
     snapshot = chosen(failover)
     if snapshot is None:
         return None
-    return restore.choose(
-        [copy for copy in core.copies_of(job) if copy.snapshot == snapshot],
-        starts=core.epoch_starts(job, before=failover.to_epoch),
-        placement=placement,
-        lost_nodes=lost,
-        distrusted=core.distrusted(job),
-        ranks=job.world_size,
-    )
+    return restores.sources_of(job, snapshot, placement=placement, lost=lost, before=failover.to_epoch)
 
 
 def _choose(failover: Failover, point: RestorePoint | None, now: datetime) -> None:
-    """Write down what the epoch restores, before anything is started in it."""
+    """Write down what this attempt restores."""
     snapshot = point.snapshot if point else None
     failover.restore_epoch = snapshot.epoch if snapshot else None
     failover.restore_step = snapshot.step if snapshot else None
     failover.save(update_fields=["restore_epoch", "restore_step"])
-    Epoch.objects.update_or_create(
-        job=failover.job,
-        number=failover.to_epoch,
-        defaults={
-            "reason": failover.incident.summary,
-            "restored_epoch": failover.restore_epoch,
-            "restored_step": failover.restore_step,
-        },
-        create_defaults={
-            "reason": failover.incident.summary,
-            "restored_epoch": failover.restore_epoch,
-            "restored_step": failover.restore_step,
-            "started_at": now,
-        },
-    )
-    snapshots.lower_storage_step(failover.job, failover.restore_step)
+    reason = failover.incident.summary
+    restores.open_epoch(failover.job, failover.to_epoch, snapshot=snapshot, reason=reason, now=now)
 
 
-def _orders(failover: Failover, point: RestorePoint) -> list[OrderRecord]:
-    slots = [slot for slot in core.slots_of(failover.job) if slot.node is not None]
-    return [_order(failover, point, slot, slot.node) for slot in slots if slot.node]
-
-
-def _order(failover: Failover, point: RestorePoint, slot: Slot, node: Node) -> OrderRecord:
-    ranks = [each["rank"] for each in launch.local_ranks(failover.job, slot)]
-    snapshot = point.snapshot
-    return orders.issue(
-        node,
-        kind=OrderKind.RESTORE,
-        key=f"restore:{failover.pk}:{failover.to_epoch}:{failover.attempt}:{snapshot.epoch}-{snapshot.step}:{slot.index}:{node.name}",
-        payload={
-            "step": snapshot.step,
-            "snapshot_epoch": snapshot.epoch,
-            "ranks": [{"rank": rank, "sources": _sources(point.sources[rank])} for rank in ranks],
-        },
-        job=failover.job,
-        epoch=failover.to_epoch,
-        failover=failover,
-        ttl_s=conf.cluster_policy().restore_limit_s,
-    )
-
-
-def _sources(copies: Iterable[Copy]) -> list[dict[str, Any]]:
-    return [
-        {"tier": copy.tier, "path": copy.path, "digest": copy.digest, "size_bytes": copy.size_bytes, "node": copy.node}
-        for copy in copies
-    ]
+def _bring(failover: Failover, point: RestorePoint) -> list[OrderRecord]:
+    key = f"restore:{failover.pk}:{failover.to_epoch}:{failover.attempt}"
+    return restores.bring(failover.job, point, epoch=failover.to_epoch, key=key, failover=failover)
 
 
 def _failed_prepare(failover: Failover, prepared: Sequence[OrderRecord]) -> Outcome | None:
@@ -136,7 +86,8 @@ def _refuse_node(failover: Failover, order: OrderRecord) -> Outcome:
 def _judge(failover: Failover, prepared: Sequence[OrderRecord], brought: Sequence[OrderRecord]) -> Outcome | None:
     snapshot = chosen(failover)
     for order in brought:
-        _mark_skipped(failover, order, snapshot)
+        if snapshot is not None:
+            restores.mark_skipped(failover.job, order, snapshot)
         if not orders.is_open(order) and not orders.succeeded(order):
             return _failed_restore(failover, order, snapshot)
     if not all(orders.succeeded(order) for order in (*prepared, *brought)):
@@ -144,19 +95,9 @@ def _judge(failover: Failover, prepared: Sequence[OrderRecord], brought: Sequenc
     return Outcome(Event.RESTORED, {"step": failover.restore_step, "epoch": failover.restore_epoch})
 
 
-def _mark_skipped(failover: Failover, order: OrderRecord, snapshot: SnapshotId | None) -> None:
-    """A copy that was passed over for a slower one was no good either."""
-    if snapshot is None or not orders.succeeded(order):
-        return
-    for each in (order.result.get("result") or {}).get("ranks") or []:
-        problems = [{**skip, "rank": each.get("rank")} for skip in each.get("skipped") or []]
-        snapshots.mark_bad(failover.job, snapshot, problems, node=order.node)
-
-
 def _failed_restore(failover: Failover, order: OrderRecord, snapshot: SnapshotId | None) -> Outcome:
     error = orders.error_of(order)
-    bad = (order.result.get("result") or {}).get("bad") or []
-    marked = snapshots.mark_bad(failover.job, snapshot, bad, node=order.node) if snapshot else 0
+    marked = restores.mark_failed(failover.job, order, snapshot) if snapshot else 0
     moved = any(move["to"] == order.node.name for move in failover.moves)
     detail = {"node": order.node.name, "reason": error["message"], "step": failover.restore_step, **error}
     if not marked and (moved or _failed_before(failover, order)):
