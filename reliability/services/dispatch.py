@@ -34,6 +34,12 @@ TRANSPORT_OPTIONS = {
     "interval_max": 0,
 }
 
+_AMQP = ("max_retries", "interval_start", "interval_step", "interval_max", "read_timeout", "write_timeout")
+AMQP_OPTIONS = {
+    **{key: TRANSPORT_OPTIONS[key] for key in _AMQP},
+    "confirm_publish": True,  # a message on the connection of a broker that died is no success
+}
+
 log = logging.getLogger(__name__)
 
 
@@ -82,9 +88,7 @@ class Publisher:
 
 def _options(url: str) -> dict[str, Any]:
     if url.startswith("amqp"):
-        return {
-            key: TRANSPORT_OPTIONS[key] for key in ("max_retries", "interval_start", "interval_step", "interval_max")
-        }
+        return AMQP_OPTIONS
     return TRANSPORT_OPTIONS
 
 

@@ -144,7 +144,22 @@ def _drop(host: Host, identity: str) -> None:
 
 
 def _root_file_system(root: Path, archive: Path) -> None:
-    run(["debootstrap", "--variant=minbase", f"--include={PACKAGES}", SUITE, str(root), *MIRROR.split()], limit_s=600)
+    # In a mount namespace of its own: whatever ends it, no mount of it stays below a folder that will be deleted.
+    run(
+        [
+            "unshare",
+            "--mount",
+            "--kill-child",
+            "--fork",
+            "debootstrap",
+            "--variant=minbase",
+            f"--include={PACKAGES}",
+            SUITE,
+            str(root),
+            *MIRROR.split(),
+        ],
+        limit_s=600,
+    )
     for path in DROPPED:
         shutil.rmtree(root / path, ignore_errors=True)
     for folder in ("var/cache/apt/archives/partial", "var/lib/apt/lists/partial"):
