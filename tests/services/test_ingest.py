@@ -145,6 +145,7 @@ def test_the_answer_tells_epochs_and_orders_that_were_not_answered(world: World)
     assert status == 200
     assert answer["epochs"] == {"lm": 4}
     assert answer["storage_floor"] == {"lm": 20}
+    assert answer["ssd_floor"] == {}
     assert [json.loads(envelope["order"])["kind"] for envelope in answer["orders"]] == ["stop"]
 
 

@@ -14,6 +14,16 @@ pytestmark = pytest.mark.django_db
 TRANSITIONS = 6
 """APPROVED, FENCED, STANDBY_PASSED, RESTORED, STARTED, VERIFIED."""
 
+FAST = 3
+"""One moment of each kind is tried by the fast tests, all by `make test`."""
+
+
+def _moments(first: int) -> list[object]:
+    return [
+        pytest.param(moment, marks=[] if moment == FAST else [pytest.mark.slow])
+        for moment in range(first, TRANSITIONS + 1)
+    ]
+
 
 class Killed(BaseException):
     """The process died here."""
@@ -53,7 +63,7 @@ def test_every_open_state_has_a_step() -> None:
     assert set(STEPS) == set(OPEN)
 
 
-@pytest.mark.parametrize("died_after", range(TRANSITIONS + 1))
+@pytest.mark.parametrize("died_after", _moments(0))
 def test_a_controller_that_died_between_two_transitions_is_taken_over(
     world: World, no_advance: pytest.MonkeyPatch, died_after: int
 ) -> None:
@@ -71,7 +81,7 @@ def test_a_controller_that_died_between_two_transitions_is_taken_over(
     _assert_done_once(world)
 
 
-@pytest.mark.parametrize("died_in", range(1, TRANSITIONS + 1))
+@pytest.mark.parametrize("died_in", _moments(1))
 def test_a_controller_that_died_inside_a_transition_is_taken_over(
     world: World, no_advance: pytest.MonkeyPatch, died_in: int
 ) -> None:

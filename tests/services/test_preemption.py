@@ -15,6 +15,13 @@ pytestmark = pytest.mark.django_db
 TRANSITIONS = 7
 """APPROVED, FENCED, PREEMPTED, STANDBY_PASSED, RESTORED, STARTED, VERIFIED."""
 
+PREEMPTED = 3
+"""The fast tests try the moment of the preemption, `make test` all."""
+MOMENTS = [
+    pytest.param(moment, marks=[] if moment == PREEMPTED else [pytest.mark.slow])
+    for moment in range(1, TRANSITIONS + 1)
+]
+
 
 class Killed(BaseException):
     """The process died here."""
@@ -151,7 +158,7 @@ def test_a_node_made_free_for_a_recovery_is_given_to_nobody_else(busy_standby: W
     assert _preempted(world.failover()) == ["small"]
 
 
-@pytest.mark.parametrize("died_in", range(1, TRANSITIONS + 1))
+@pytest.mark.parametrize("died_in", MOMENTS)
 @pytest.mark.parametrize("inside", [True, False], ids=["inside", "after"])
 def test_a_controller_that_died_is_taken_over_and_nothing_is_stopped_twice(
     busy_standby: World, monkeypatch: pytest.MonkeyPatch, died_in: int, inside: bool

@@ -158,6 +158,21 @@ def test_only_consequences_wait_for_their_cause_while_a_node_was_not_heard_since
     assert world.recover().state == State.COMPLETED
 
 
+def test_the_floor_of_the_disks_is_the_newest_step_of_the_line_that_no_rank_lacks(world: World) -> None:
+    world.running_job()
+    assert snapshots.local_floors([world.job()]) == {}
+    world.save(8, tiers=("memory",))
+    assert snapshots.local_floors([world.job()]) == {}, "memory does not outlive its host"
+    world.save(16, tiers=("memory", "ssd"))
+    for rank, name in ((0, "n1"), (1, "n2")):
+        world.agents[name].save_one(rank, 18, "ssd")
+    assert snapshots.local_floors([world.job()]) == {"lm": 16}, "a rank far behind keeps the others' older copies"
+    world.agents["n3"].save_one(2, 18, "storage")
+    assert snapshots.local_floors([world.job()]) == {"lm": 18}
+    snapshots.distrust(world.job(), SnapshotId(1, 18), reason="it failed twice")
+    assert snapshots.local_floors([world.job()]) == {"lm": 16}
+
+
 def test_a_step_counts_only_when_every_rank_has_committed_it(world: World) -> None:
     world.running_job()
     world.save(16)

@@ -28,6 +28,7 @@ class Agent:
         self.alive = True
         self.beating = True
         self.stepping = True
+        self.stepless = False  # its program is a plain one, which tells nothing of steps
         self.replies: dict[str, Callable[[envelopes.Order], Reply | None]] = {}
         self.done: dict[str, Reply] = {}
         self.ranks: dict[int, int] = {}
@@ -73,7 +74,10 @@ class Agent:
             "job": self.job,
             "epoch": self.epoch,
             "container": "running",
-            "ranks": [{"rank": rank, "step": step, "step_s": 0.1} for rank, step in self.ranks.items()],
+            "ranks": [
+                {"rank": rank} if self.stepless else {"rank": rank, "step": step, "step_s": 0.1}
+                for rank, step in self.ranks.items()
+            ],
         }
         raw = {
             "node": self.name,
@@ -148,7 +152,7 @@ class Agent:
 
     def _first_steps(self, order: envelopes.Order) -> None:
         restored = order.payload["restore"]
-        if not self.stepping:
+        if self.stepless or not self.stepping:
             return
         for rank in self.ranks:
             self.ranks[rank] += 1
