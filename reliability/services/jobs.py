@@ -154,6 +154,7 @@ def _bring_up(job: Job) -> None:
     started = [launch.start(slot, job=job, epoch=job.epoch, restore=restore, failover=None) for slot in slots]
     if _failed(job, started):
         return
+    launch.settle_plain(job, epoch=job.epoch)
     ranks = list(job.ranks.all())
     if all(_under_way(rank, job.epoch) for rank in ranks):
         _set_state(job, Job.State.RUNNING, "")

@@ -4,19 +4,22 @@ Both the first start of a job and every recovery use these, so that a container 
 """
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import QuerySet
 
 from reliability import conf
 from reliability.domain.orders import OrderKind
-from reliability.models import Failover, Job, Node, OrderRecord, Slot
+from reliability.models import Failover, Job, Node, OrderRecord, Rank, Slot
 from reliability.selectors import core
 from reliability.services import orders
 
 PORT_SPREAD = 50
 """Epochs use ports in turn, so that a new attempt never meets a listener of the old one."""
 RELEASE_TTL_S = 3600.0
+PLAIN_SETTLED_S = 5.0
+"""A plain program reports no steps: it counts as running when it has lived this long after its start was done."""
 
 
 def container(job: Job) -> dict[str, Any]:
@@ -101,6 +104,35 @@ def start_payload(slot: Slot, *, job: Job, epoch: int, restore: Mapping[str, int
         "lease_rule": job.lease_rule,
         "storage_dir": job.storage_dir,
     }
+
+
+def settle_plain(job: Job, *, epoch: int) -> None:
+    """Mark the ranks of a plain program as under way once their node was heard long enough after their start.
+
+    A program that Stepkeeper only watches tells of no first step; that no end was reported stands in its place.
+    """
+    if job.mode != Job.Mode.PLAIN:
+        return
+    ended = (Rank.State.EXITED, Rank.State.FAILED)
+    for slot in core.slots_of(job):
+        if _lived(slot, job, epoch):
+            waiting = Rank.objects.filter(slot=slot).exclude(first_step_epoch=epoch).exclude(state__in=ended)
+            waiting.update(first_step_epoch=epoch, first_step=None, epoch=epoch, state=Rank.State.RUNNING)
+
+
+def _lived(slot: Slot, job: Job, epoch: int) -> bool:
+    """Return whether the node said that it still runs this attempt, long enough after the start was done."""
+    done_at = _started_at(slot, job, epoch)
+    if slot.node is None or slot.node.last_seen_at is None or done_at is None:
+        return False
+    told = slot.node.containers.get(job.name) or {}
+    settled = slot.node.last_seen_at - done_at >= timedelta(seconds=PLAIN_SETTLED_S)
+    return settled and told.get("container") == "running" and told.get("epoch") == epoch
+
+
+def _started_at(slot: Slot, job: Job, epoch: int) -> datetime | None:
+    started = OrderRecord.objects.filter(key=f"start:{job.pk}:{epoch}:{slot.index}", state=OrderRecord.State.DONE)
+    return started.values_list("ended_at", flat=True).first()
 
 
 def local_ranks(job: Job, slot: Slot) -> list[dict[str, int]]:

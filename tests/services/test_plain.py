@@ -41,7 +41,7 @@ def test_a_plain_program_that_ends_is_started_again_and_is_verified_by_living(wo
 
 def test_a_plain_program_that_ends_at_once_is_never_called_running(world: World, plain: Job) -> None:
     world.until(lambda: len(world.starts()) == 3)
-    world.agents["n2"].rank_dies(1, 127, tail="work: not found")
+    world.agents["n2"].rank_dies(1, 1)
     world.tick()
     world.until(lambda: world.job().epoch == 2)
     assert Rank.objects.get(rank=1).first_step_epoch != 1

@@ -51,6 +51,7 @@ def _failed_before(failover: Failover, order: OrderRecord) -> bool:
 
 def verifying(failover: Failover, now: datetime) -> Outcome | None:
     """Wait for the first step of every rank; what a rank says it restored must be what was chosen."""
+    launch.settle_plain(failover.job, epoch=failover.to_epoch)
     ranks = list(Rank.objects.filter(job_id=failover.job_id).order_by("rank"))
     for rank in ranks:
         if rank.epoch == failover.to_epoch and rank.state == Rank.State.FAILED:
