@@ -34,7 +34,8 @@ from reliability.runtimes.records import Record, Records
 START_LIMIT_S = 20.0
 POLL_S = 0.01
 LOG_WINDOW_BYTES = 1 << 20
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
+"""Room for a job and a node of 80 characters each, and within what a file name may have."""
 
 
 class ProcessRuntime:

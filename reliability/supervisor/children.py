@@ -66,6 +66,16 @@ class Child:
         self.start_at = now + self.backoff_s
         return True
 
+    def notice_failed_start(self) -> None:
+        """Take note that it could not be started: it is tried again later, as after a death."""
+        self.backoff_s = next_backoff(self.backoff_s, lived_s=0.0)
+        self.start_at = self.clock() + self.backoff_s
+
+    @property
+    def ever_ran(self) -> bool:
+        """Return whether it was started before."""
+        return self.started_at > 0
+
     def describe(self) -> dict[str, Any]:
         """Return what the status file says of it."""
         return {"pid": self.process.pid if self.process else None, "deaths": self.deaths, "last_exit": self.last_exit}

@@ -56,7 +56,7 @@ def spawn(spec: ChildSpec, *, instance: str) -> tuple[subprocess.Popen[bytes], i
             start_new_session=True,
             preexec_fn=_die_with(os.getpid()),
         )
-    except OSError:
+    except BaseException:
         os.close(output)
         raise
     finally:

@@ -127,10 +127,16 @@ class Supervisor:
                 self._launch(child)
 
     def _launch(self, child: Child) -> None:
+        """Start a child. Raises StartFailed at its first start alone: later the machine may just be short of memory."""
         try:
             output = child.start()
-        except OSError as error:
-            raise StartFailed(f"{child.spec.name}: cannot run {child.spec.argv[0]} ({error.strerror}).") from error
+        except (OSError, subprocess.SubprocessError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+            if not child.ever_ran:
+                raise StartFailed(f"{child.spec.name}: cannot run {child.spec.argv[0]} ({why}).") from error
+            child.notice_failed_start()
+            self.say(f"{child.spec.name} could not be started ({why}); again in {child.backoff_s:g} s")
+            return
         self._pipes.register(output, selectors.EVENT_READ, child)
         self._save()
 
@@ -185,4 +191,7 @@ class Supervisor:
 
     def _save(self) -> None:
         children = {name: child.describe() for name, child in self.children.items()}
-        write_status(self._folder, instance=self.instance, address=self.address, children=children)
+        try:
+            write_status(self._folder, instance=self.instance, address=self.address, children=children)
+        except OSError as error:
+            self.say(f"the status file could not be written ({error.strerror}); the work goes on")

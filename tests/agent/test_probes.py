@@ -1,14 +1,19 @@
 """Probes measure what is there; one that crashes or hangs has failed and takes nothing with it."""
 
+import contextlib
 import ctypes
 import json
 import os
 import signal
+import socket
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from reliability.agent.probes.bandwidth import _serve_one
 from tests.agent.conftest import AgentProcess
 from tests.agent.ingest import Ingest, until
 
@@ -97,3 +102,37 @@ def test_a_stop_does_not_wait_behind_long_probes(ingest: Ingest, agent: AgentPro
     stopped = ingest.done("stop", job="lm", epoch=2, payload={"grace_s": 0}, limit_s=5)
     assert stopped["stopped"] == [0]
     assert not {body["order"] for body in ingest.of_kind("order_result")} & set(long)
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"",
+        b"\n",
+        b"[]\n",
+        b"7\n",
+        b'{"token": "t"}\n',
+        b'{"token": "t", "bytes": null, "rounds": 1}\n',
+        b"[" * 4000 + b"\n",
+        b'{"token": "t", "bytes": -5, "rounds": 1}\n',
+        b"x" * 5000,
+        b'{"token": 3}\n',
+        b"\xff\xfe\n",
+    ],
+)
+def test_garbage_from_the_network_is_closed_without_a_word(garbage: bytes) -> None:
+    ours, theirs = socket.socketpair()
+    places = threading.BoundedSemaphore(1)
+    places.acquire()
+    thread = threading.Thread(
+        target=_serve_one, args=(theirs, {"token": "t", "bytes": 10}, time.monotonic() + 60, places)
+    )
+    thread.start()
+    with ours:
+        ours.sendall(garbage)
+        ours.shutdown(socket.SHUT_WR)
+        ours.settimeout(5)
+        with contextlib.suppress(ConnectionResetError):
+            assert ours.recv(10) == b""
+    thread.join(5)
+    assert places.acquire(blocking=False), "the place is free again"

@@ -134,6 +134,12 @@ def test_a_name_that_is_no_plain_word_is_refused(process_place: Place, name: str
         process_place.runtime.start(process_place.spec(name=name))
 
 
+def test_the_longest_names_of_a_job_and_a_node_make_a_name_that_fits(process_place: Place) -> None:
+    spec = process_place.spec(name=f"sk-{'j' * 80}-{'n' * 80}")
+    process_place.runtime.start(spec)
+    assert process_place.runtime.inspect(spec.name).state is ContainerState.RUNNING
+
+
 def test_a_start_that_never_became_a_record_is_no_container(process_place: Place, tmp_path: Path) -> None:
     (tmp_path / "state" / "sk-half").mkdir()
     assert process_place.runtime.list({}) == []

@@ -1,5 +1,7 @@
 """The rules of the supervisor that need no process of the product."""
 
+import errno
+import io
 import json
 import os
 import signal
@@ -8,12 +10,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from reliability.supervisor import addresses, broker, children
+from reliability.supervisor import supervisor as supervising
 from reliability.supervisor.marked import marked
+from reliability.supervisor.processes import ChildSpec
 from reliability.supervisor.status import AlreadyRunning, held
+from reliability.supervisor.supervisor import StartFailed, Supervisor
 from tests.ops.running import PROJECT, until
 
 
@@ -74,6 +80,52 @@ def test_a_folder_is_held_by_one_process_only(tmp_path: Path) -> None:
         pass
     with held(tmp_path):
         pass
+
+
+@pytest.fixture
+def keeper(tmp_path: Path) -> Iterator[Supervisor]:
+    """A supervisor in this process; its signal handlers go with it."""
+    before = {signum: signal.getsignal(signum) for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    supervisor = Supervisor(tmp_path, out=io.StringIO())
+    yield supervisor
+    supervisor.stop()
+    for signum, handler in before.items():
+        signal.signal(signum, handler)
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EAGAIN, "try again"), subprocess.SubprocessError("before the exec")])
+def test_a_child_that_cannot_be_forked_again_just_now_is_started_later(
+    keeper: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    child = keeper.start(ChildSpec(name="worker", argv=["sleep", "60"], cwd=tmp_path))
+    assert child.process is not None
+    first, real, failures = child.process.pid, children.spawn, [error]
+
+    def spawn(*args: Any, **given: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return real(*args, **given)
+
+    monkeypatch.setattr(children, "spawn", spawn)
+    child.process.kill()
+    assert keeper.run_until(lambda: child.process is not None and child.process.pid != first, limit_s=10)
+    assert failures == []
+
+
+def test_a_child_that_cannot_be_started_the_first_time_ends_the_start(keeper: Supervisor, tmp_path: Path) -> None:
+    with pytest.raises(StartFailed, match="no-such-program"):
+        keeper.start(ChildSpec(name="worker", argv=[str(tmp_path / "no-such-program")], cwd=tmp_path))
+    keeper.children.clear()
+
+
+def test_a_full_disk_under_the_status_file_ends_nothing(
+    keeper: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_args: Any, **_given: Any) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(supervising, "write_status", full)
+    assert keeper.start(ChildSpec(name="worker", argv=["sleep", "60"], cwd=tmp_path)).alive
 
 
 Family = tuple[subprocess.Popen[bytes], Path, str]

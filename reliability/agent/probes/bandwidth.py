@@ -21,34 +21,58 @@ from reliability.agent.probes import request
 CHUNK = memoryview(bytes(256 * 1024))
 CONNECT_S = 2.0
 HEADER_LIMIT = 4096
+HEADER_LIMIT_S = 5.0
+MOST_CONNECTIONS = 256
+MOST_ROUNDS = 1000
 _LENGTH = struct.Struct("!Q")
 _DONE = b"\x06"
 
 
 def serve(wanted: Mapping[str, Any]) -> None:
-    """Listen until the limit; each connection has a thread of its own."""
+    """Listen until the limit; each connection has a thread of its own, and there are only so many at once."""
     end = time.monotonic() + float(wanted["limit_s"])
+    places = threading.BoundedSemaphore(MOST_CONNECTIONS)
     with socket.create_server(("", 0), backlog=64) as listener:
         request.answer({"port": listener.getsockname()[1]})
         while (left := end - time.monotonic()) > 0:
             listener.settimeout(left)
             with contextlib.suppress(TimeoutError):
                 connection, _ = listener.accept()
-                threading.Thread(target=_serve_one, args=(connection, wanted, end), daemon=True).start()
+                if places.acquire(blocking=False):
+                    threading.Thread(target=_serve_one, args=(connection, wanted, end, places), daemon=True).start()
+                else:
+                    connection.close()
 
 
-def _serve_one(connection: socket.socket, wanted: Mapping[str, Any], end: float) -> None:
-    with connection, contextlib.suppress(OSError, ValueError):
-        connection.settimeout(max(end - time.monotonic(), 0.1))
-        header = _header(connection)
-        if not hmac.compare_digest(str(header.get("token", "")).encode(), str(wanted["token"]).encode()):
-            return
-        count = min(int(header["bytes"]), int(wanted["bytes"]))
-        connection.sendall(_LENGTH.pack(count))
-        for _ in range(int(header["rounds"])):
-            _receive(connection, count)
-            connection.sendall(_DONE)
-            _send(connection, count)
+def _serve_one(
+    connection: socket.socket, wanted: Mapping[str, Any], end: float, places: threading.BoundedSemaphore
+) -> None:
+    try:
+        with connection, contextlib.suppress(OSError, EOFError, ValueError):
+            _serve_known(connection, wanted, end)
+    finally:
+        places.release()
+
+
+def _serve_known(connection: socket.socket, wanted: Mapping[str, Any], end: float) -> None:
+    """Serve who knows the token. Raises EOFError, OSError and ValueError for whatever else a stranger may send."""
+    header = _header(connection, min(end, time.monotonic() + HEADER_LIMIT_S))
+    if not hmac.compare_digest(str(header.get("token", "")).encode(), str(wanted["token"]).encode()):
+        return
+    connection.settimeout(max(end - time.monotonic(), 0.1))
+    count = min(_number(header, "bytes"), int(wanted["bytes"]))
+    connection.sendall(_LENGTH.pack(count))
+    for _ in range(min(_number(header, "rounds"), MOST_ROUNDS)):
+        _receive(connection, count)
+        connection.sendall(_DONE)
+        _send(connection, count)
+
+
+def _number(header: Mapping[str, Any], name: str) -> int:
+    value = header.get(name)
+    if not isinstance(value, int) or value < 0:
+        raise ValueError(f"{name} is no number")
+    return value
 
 
 def measure(wanted: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,13 +133,19 @@ def _timed_receive(connection: socket.socket, count: int, end: float) -> float:
     return received / max(time.monotonic() - began, 1e-9)
 
 
-def _header(connection: socket.socket) -> dict[str, Any]:
+def _header(connection: socket.socket, end: float) -> dict[str, Any]:
     data = b""
     while not data.endswith(b"\n"):
+        connection.settimeout(max(end - time.monotonic(), 0.001))
         data += _exactly(connection, 1)
         if len(data) > HEADER_LIMIT:
             raise ValueError("header too long")
-    header: dict[str, Any] = json.loads(data)
+    try:
+        header = json.loads(data)
+    except RecursionError as error:
+        raise ValueError("header nested too deeply") from error
+    if not isinstance(header, dict):
+        raise ValueError("header is no object")
     return header
 
 
