@@ -26,6 +26,7 @@ class RunningRank:
     pid: int
     output: RankOutput
     ended_by_launcher: bool = False
+    reason: str = ""
 
 
 class InRank(BaseException):
@@ -70,6 +71,7 @@ class Attempts:
         try:
             pid = os.fork()
         except OSError as error:
+            output.started()  # no rank will ever hold that side
             output.note(f"stepkeeper: cannot fork the rank: {error.strerror}")
             self._bury(RunningRank(order.epoch, rank.rank, 0, output), 1)
             return
@@ -94,15 +96,16 @@ class Attempts:
         paths = [env.get("PYTHONPATH") or os.environ.get("PYTHONPATH", ""), self._client]
         return {**env, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
 
-    def kill(self) -> bool:
+    def kill(self, reason: str = "") -> bool:
         """Kill every process below the launcher, hung and stopped ones too; return whether none is left.
 
+        A `reason` is told with the end of each rank: one that nobody outside the launcher knows of.
         Whole process groups first. A process that left its group, and so its rank, is found by its ancestry.
         """
         if self.reap():
             return True
         for rank in self._ranks.values():
-            rank.ended_by_launcher = True
+            rank.ended_by_launcher, rank.reason = True, rank.reason or reason
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(rank.pid, signal.SIGKILL)
         for pid in linux.descendants(os.getpid()):
@@ -137,6 +140,8 @@ class Attempts:
 
     def _bury(self, rank: RunningRank, exit_code: int) -> None:
         number = max(0, -exit_code)
+        if rank.reason:
+            rank.output.note(f"stepkeeper: ended by the launcher: {rank.reason}")
         body = {
             "epoch": rank.epoch,
             "rank": rank.rank,
@@ -145,6 +150,7 @@ class Attempts:
             "at": time.time(),
             "tail": rank.output.tail,
             "ordered": rank.ended_by_launcher,
+            "reason": rank.reason,
         }
         rank.output.close()
         self._write(f"exit-{rank.epoch}-{rank.rank}.json", body)

@@ -14,6 +14,7 @@ from types import FrameType
 from ..folder import JobFolder
 from . import linux
 from .attempts import Attempts, forget_old_logs
+from .lease import LeaseWatch
 from .orders import EpochOrder, OrderBook
 
 IDLE_S = 0.25
@@ -32,6 +33,8 @@ class Supervisor:
         self._epoch = self._book.taken_up()
         self._waiting: EpochOrder | None = None
         self._ending = False
+        self._lease = LeaseWatch(folder)
+        self._lease_over = ""
         self._parent = parent
         self._watch = linux.watch_folder(folder.ctl)
         self._wake, self._waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -48,7 +51,8 @@ class Supervisor:
     def _done(self) -> bool:
         if self._ending:
             return self._attempts.kill()
-        self._attempts.reap()
+        if not self._attempts.reap():
+            self._keep_lease()
         self._take_up()
         self._move_on()
         return False
@@ -61,17 +65,26 @@ class Supervisor:
             self._waiting = order
             self._epoch = order.epoch
 
+    def _keep_lease(self) -> None:
+        """Ranks whose lease ran out are killed until none is left, whatever the lease says meanwhile."""
+        self._lease_over = self._lease_over or self._lease.over()
+        if self._lease_over and self._attempts.kill(self._lease_over):
+            say(f"all ranks ended: {self._lease_over}")
+            self._lease_over = ""
+
     def _move_on(self) -> None:
         """The ranks of an attempt start when nothing of any older one is left."""
         if self._waiting is None or not self._attempts.kill():
             return
         order, self._waiting = self._waiting, None
+        self._lease_over = ""
+        self._lease.begin(order.epoch, [rank.rank for rank in order.ranks])
         forget_old_logs(self._folder.log, below=order.epoch - LOGS_KEPT)
         self._attempts.start(order, [*self._sources(), self._waker])
 
     def _listen(self) -> None:
         outputs = self._attempts.outputs
-        hurried = self._watch is None or self._waiting is not None or self._ending
+        hurried = self._watch is None or self._waiting is not None or self._ending or bool(self._lease_over)
         for fd in _readable([*self._sources(), *outputs], POLL_S if hurried else IDLE_S):
             if fd in outputs:
                 outputs[fd].drain()
