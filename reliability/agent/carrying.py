@@ -1,13 +1,15 @@
 """How is each kind of order carried out? One method a kind; the results are those of docs/protocol.md section 2."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from reliability.agent import drills, payloads, restoring
+from reliability.agent.attempts import PartReleased
 from reliability.agent.clock import ServerClock, steady
 from reliability.agent.desk import OrderFailed
 from reliability.agent.fields import Fields
 from reliability.agent.jobs import LocalJobs
+from reliability.agent.localjob import LocalJob
 from reliability.agent.movers import Movers
 from reliability.agent.orderbook import OrderBook
 from reliability.agent.probes.running import Probes
@@ -18,6 +20,8 @@ LONGEST_S = 7200.0
 DRAIN_LIMIT_S = 20.0
 _END_OLD_THEMSELVES = frozenset({OrderKind.STOP, OrderKind.RESTORE, OrderKind.START})
 _CORRUPT = "digest_mismatch"
+
+T = TypeVar("T")
 
 
 class Hands:
@@ -41,6 +45,7 @@ class Hands:
         self._probes = probes
         self._movers = movers
         self._reporter = reporter
+        self._released: dict[str, int] = {}
         self._methods: dict[OrderKind, Callable[[Order], Mapping[str, Any]]] = {
             OrderKind.PREPARE: self._prepare,
             OrderKind.STOP: self._stop,
@@ -63,11 +68,19 @@ class Hands:
         return self._methods[order.kind](order)
 
     def supersede(self, job: str, epoch: int) -> None:
-        """Take note of an attempt of a job; ranks of an older one end now."""
+        """Take note of an attempt of a job; ranks of an older one end now, and again until their end is confirmed."""
         self._book.raise_epoch(job, epoch)
         part = self._jobs.find(job)
-        if part is not None and part.record.epoch < epoch:
-            part.stop(epoch, grace_s=0.0)
+        if part is not None and (part.record.epoch < epoch or part.has_ranks_below(epoch)):
+            self._stop_in(part, epoch, grace_s=0.0)
+
+    def _stop_in(self, part: LocalJob, epoch: int, *, grace_s: float) -> list[int]:
+        try:
+            return part.stop(epoch, grace_s=grace_s)
+        except PartReleased:
+            if part.record.released:
+                return []  # the container is gone, and all ranks with it
+            raise
 
     def _limit_s(self, order: Order) -> float:
         return min(max(order.expires_at - self._clock.now(), 1.0), LONGEST_S)
@@ -76,32 +89,45 @@ class Hands:
         began = steady()
         plan = payloads.container(Fields(order.payload, "payload").inner("container"))
         part = self._jobs.get(order.job)
-        part.record.released = False
         digest = part.prepare(plan, epoch=order.epoch, slot=part.record.slot, limit_s=self._limit_s(order))
         return {"image_digest": digest, "ready": True, "seconds": _since(began)}
 
     def _stop(self, order: Order) -> Mapping[str, Any]:
         began = steady()
         grace_s = Fields(order.payload, "payload").number("grace_s", 0.0, most=3600)
-        part = self._jobs.find(order.job)
+        part = self._jobs.here(order.job)
         stopped: list[int] = []
         if part is not None:
-            stopped = part.stop(order.epoch, grace_s=grace_s)
+            stopped = self._stop_in(part, order.epoch, grace_s=grace_s)
         return {"stopped": stopped, "seconds": _since(began)}
 
     def _restore(self, order: Order) -> Mapping[str, Any]:
         began = steady()
         wanted = payloads.restore(order.payload)
-        part = self._jobs.get(order.job)
-        part.stop(order.epoch, grace_s=0.0)
-        try:
+
+        def restore(part: LocalJob) -> list[dict[str, Any]]:
+            part.stop(order.epoch, grace_s=0.0)
             ranks = restoring.restore(part.folder.memory, wanted, node=self._node, job=order.job)
+            part.look()
+            return ranks
+
+        try:
+            ranks = self._in_part(order, restore)
         except OrderFailed as error:
             self._name_corrupt(order, error.result["ranks"])
             raise
         self._name_corrupt(order, ranks)
-        part.look()
         return {"ranks": ranks, "seconds": _since(began)}
+
+    def _in_part(self, order: Order, do: Callable[[LocalJob], T]) -> T:
+        """Do something in this node's part; in a new one when an older attempt's release removed it meanwhile."""
+        try:
+            return do(self._jobs.get(order.job))
+        except PartReleased:
+            newest = max(self._released.get(order.job, 0) + 1, self._book.epoch(order.job))
+            if order.epoch < newest:
+                raise
+            return do(self._jobs.get(order.job))
 
     def _name_corrupt(self, order: Order, ranks: list[dict[str, Any]]) -> None:
         """Report copies that do not verify: they must never be proposed again."""
@@ -116,26 +142,30 @@ class Hands:
     def _start(self, order: Order) -> Mapping[str, Any]:
         began = steady()
         plan = payloads.start(order.payload)
-        part = self._jobs.get(order.job)
-        part.stop(order.epoch, grace_s=0.0)
-        pids = part.start(plan, epoch=order.epoch, limit_s=self._limit_s(order))
+
+        def start(part: LocalJob) -> dict[int, int]:
+            part.stop(order.epoch, grace_s=0.0)
+            return part.start(plan, epoch=order.epoch, limit_s=self._limit_s(order))
+
+        pids = self._in_part(order, start)
         self._movers.nudge()
         return {"pids": {str(rank): pid for rank, pid in pids.items()}, "seconds": _since(began)}
 
     def _release(self, order: Order) -> Mapping[str, Any]:
-        part = self._jobs.find(order.job)
+        part = self._jobs.here(order.job)
         if part is not None:
+            seen = part.begun
             # Memory goes with the container: what is only there moves to the SSD first.
             self._movers.drain(part.folder.memory, order.job, min(self._limit_s(order), DRAIN_LIMIT_S))
-            part.release()
-            self._jobs.forget(order.job)
+            self._released[order.job] = order.epoch
+            self._jobs.release(part, order.epoch, seen=seen)
         return {}
 
     def _set_period(self, order: Order) -> Mapping[str, Any]:
         fields = Fields(order.payload, "payload")
         part = self._jobs.find(order.job)
         if part is not None:
-            part.folder.write_period(version=fields.integer("plan_version"), plan=list(fields.sequence("period_plan")))
+            part.set_period(version=fields.integer("plan_version"), plan=list(fields.sequence("period_plan")))
         return {}
 
     def _drill(self, order: Order) -> Mapping[str, Any]:

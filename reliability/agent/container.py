@@ -7,7 +7,17 @@ from pathlib import Path
 
 import reliability
 from reliability.agent.payloads import ContainerPlan
-from reliability.ports import LABEL_EPOCH, LABEL_JOB, LABEL_SLOT, ContainerSpec, Mount
+from reliability.errors import ContainerMissing, RuntimeFailure
+from reliability.ports import (
+    LABEL_EPOCH,
+    LABEL_JOB,
+    LABEL_SLOT,
+    ContainerInfo,
+    ContainerSpec,
+    ContainerState,
+    Mount,
+    Runtime,
+)
 
 WARM = "warm"
 INSIDE = "/stepkeeper"
@@ -55,6 +65,74 @@ def spec_of(
         memory_bytes=plan.memory_bytes,
         cpus=plan.cpus,
     )
+
+
+class JobContainer:
+    """The container of one job on this node. Who changes it holds the job's order lock.
+
+    `up` is what was last seen of it; `ordered_end` tells whether its end, when it comes, was asked for.
+    """
+
+    def __init__(self, runtime: Runtime, *, job: str, node: str, folder: Path) -> None:
+        self.name = name_of(job, node)
+        self.up = False
+        self.ordered_end = False
+        self._runtime = runtime
+        self._job = job
+        self._node = node
+        self._folder = folder
+
+    @property
+    def folder_inside(self) -> str:
+        """Where a rank sees the job's folder."""
+        return folder_inside(self._runtime.kind, self._folder)
+
+    def inspect(self) -> ContainerInfo | None:
+        """Return what the runtime knows of it, None when there is none."""
+        try:
+            return self._runtime.inspect(self.name)
+        except ContainerMissing:
+            return None
+
+    def running(self) -> ContainerInfo | None:
+        """Return what the runtime knows of it when it runs, None otherwise."""
+        info = self.inspect()
+        return info if info is not None and info.state is ContainerState.RUNNING else None
+
+    def ensure_image(self, image: str) -> str:
+        """Return the image's digest, pulling it when absent."""
+        return self._runtime.ensure_image(image)
+
+    def ensure(self, plan: ContainerPlan, *, epoch: int, slot: int | None) -> None:
+        """Have it run."""
+        spec = spec_of(
+            plan,
+            job=self._job,
+            node=self._node,
+            runtime=self._runtime.kind,
+            folder=self._folder,
+            slot=slot,
+            epoch=epoch,
+        )
+        self._runtime.start(spec)
+
+    def end(self) -> None:
+        """End and remove it on order."""
+        self.ordered_end = True
+        self._runtime.stop(self.name, grace_s=0)
+        self.up = False
+
+    def kill(self) -> None:
+        """End it at once as a power loss would (drill): the end counts as not ordered."""
+        self._runtime.stop(self.name, grace_s=0)
+
+    def last_words(self) -> str:
+        """Return a sentence with the end of its output, '' when there is none."""
+        try:
+            text = self._runtime.logs(self.name, tail=5).strip()
+        except RuntimeFailure:
+            return ""
+        return f" Its last output: {text[-800:]}" if text else ""
 
 
 def _launcher(*, in_docker: bool) -> list[str]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from reliability.agent import background
 from reliability.agent.clock import ServerClock, steady
 from reliability.agent.orderbook import OrderBook
 from reliability.domain.orders import Order, unseal
@@ -98,7 +99,7 @@ class OrderDesk:
                 return
             self._under_way.add(order.id)
         try:
-            self._pool.submit(self._do, order)
+            background.submit(self._pool, f"order {order.id}", self._do, order)
         except RuntimeError:
             log.info("order not begun, the agent is ending: job=%s order=%s", order.job, order.id)
 

@@ -21,9 +21,9 @@ def kill_rank(part: LocalJob, rank: int | None) -> None:
     chosen = rank if rank is not None else next(iter(candidates), None)
     if chosen is None or chosen not in candidates:
         raise InvalidInput("payload.rank", f"rank {rank} does not run here", hint=f"Running are: {candidates}.")
-    info = part.inspect()
+    info = part.container.inspect()
     if info is None:
-        raise ContainerMissing(f"There is no container {part.name}.")
+        raise ContainerMissing(f"There is no container {part.container.name}.")
     pid = processes.outside_number(info.pid, running[chosen])
     if pid is None:
         raise RuntimeFailure(
@@ -44,7 +44,7 @@ def kill_node(parts: list[LocalJob], reporter: Reporter, seconds: float, said: C
     reporter.silence(seconds)
     for part in parts:
         try:
-            part.kill_container()
+            part.container.kill()
         except RuntimeFailure as error:
             log.error("drill: container not ended: job=%s reason=%s", part.record.job, error.message)
     log.warning("drill: node plays dead: seconds=%s jobs=%s", seconds, [part.record.job for part in parts])

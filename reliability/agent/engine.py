@@ -41,14 +41,28 @@ class EngineWatch:
             close()
 
     def compare(self) -> None:
-        """Find containers that ended without an event, and those that run without being known as running."""
+        """Find containers that ended without an event, and those that run without being known as running.
+
+        The list may be old when it is read: what began since is left out, and an end is confirmed by a second look.
+        """
+        begun = [(part, part.begun) for part in self._jobs.all()]
         found = {info.name: info for info in self._runtime.list({LABEL_JOB: ""})}
-        for part in self._jobs.all():
-            info = found.get(part.name)
-            if info is not None and info.state is ContainerState.RUNNING:
-                part.container_up = True
-            elif part.container_up or part.record.training:
-                self._died(part, info.exit_code if info else None, info)
+        for part, seen in begun:
+            info = found.pop(part.container.name, None)
+            runs = info is not None and info.state is ContainerState.RUNNING
+            if runs == part.container.up and (runs or not part.record.unfenced):
+                continue
+            self._compared(part, seen)
+        for info in found.values():
+            self._jobs.adopt(info)
+
+    def _compared(self, part: LocalJob, seen: int) -> None:
+        info = part.container.inspect()
+        if info is None or info.state is not ContainerState.RUNNING:
+            self._died(part, info.exit_code if info else None, info, seen=seen)
+            return
+        with part.lock:
+            part.container.up = part.container.up or part.begun == seen
 
     def _run(self) -> None:
         wait_s = FIRST_WAIT_S
@@ -75,30 +89,33 @@ class EngineWatch:
         if part is None:
             return
         if event.kind is EventKind.START:
-            part.container_up = True
+            part.container.up = True
         elif event.kind is EventKind.OOM:
             part.report("container", _body("oom", part, None, oom_killed=True))
         elif event.kind is EventKind.DIE:
-            self._died(part, event.exit_code, self._inspected(part))
+            seen = part.begun
+            self._died(part, event.exit_code, self._inspected(part), seen=seen)
 
     def _inspected(self, part: LocalJob) -> ContainerInfo | None:
         try:
-            return part.inspect()
+            return part.container.inspect()
         except ReliabilityError:
             return None
 
-    def _died(self, part: LocalJob, exit_code: int | None, info: ContainerInfo | None) -> None:
+    def _died(self, part: LocalJob, exit_code: int | None, info: ContainerInfo | None, *, seen: int) -> None:
+        """Take note of an end. `seen` is `begun` of the job before the container was looked at."""
         if info is not None and info.state is ContainerState.RUNNING:
             return  # a late event of an earlier container of that name
         with part.lock:
-            known = part.container_up or part.record.training
-            part.container_up = False
-            oom_killed = bool(info and info.oom_killed)
-            body = _body("die", part, exit_code, oom_killed=oom_killed)
-            if not part.record.stopped:
+            if part.begun != seen:
+                return  # what was seen to have ended is no longer what there is
+            known = part.container.up or part.record.unfenced
+            part.container.up = False
+            body = _body("die", part, exit_code, oom_killed=bool(info and info.oom_killed))
+            if part.record.unfenced:
                 # Ranks ended with their container; the launcher can no longer say so.
                 part.files.look()
-                part.record.stopped = True
+                part.record.end()
                 part.save()
         if known:
             part.report("container", body)
@@ -120,6 +137,6 @@ def _body(event: str, part: LocalJob, exit_code: int | None, *, oom_killed: bool
         "event": event,
         "exit_code": exit_code,
         "oom_killed": oom_killed,
-        "ordered": part.ordered_end,
-        "name": part.name,
+        "ordered": part.container.ordered_end,
+        "name": part.container.name,
     }

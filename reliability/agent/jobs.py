@@ -3,17 +3,21 @@
 import logging
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from reliability.agent import jobrecord
+from reliability.agent import attempts, container, floors, jobrecord
+from reliability.agent.floors import Floors
+from reliability.agent.folder import JobFolder
 from reliability.agent.jobrecord import JobRecord
 from reliability.agent.localjob import LocalJob
-from reliability.errors import InvalidInput, ReliabilityError
-from reliability.ports import LABEL_EPOCH, LABEL_JOB, Runtime
+from reliability.errors import ContainerMissing, InvalidInput, ReliabilityError
+from reliability.ports import LABEL_EPOCH, LABEL_JOB, ContainerInfo, ContainerState, Runtime
 
 _JOB = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}")
+HEARD_MARGIN_S = 1.0
+"""A heartbeat is put together shortly before it is sent."""
 
 log = logging.getLogger("stepkeeper.agent")
 
@@ -32,6 +36,7 @@ class LocalJobs:
         self._lock = threading.Lock()
         self._jobs: dict[str, LocalJob] = {}
         self._epochs: dict[str, int] = {}
+        self._floors: dict[str, Floors] = {}
         for record in jobrecord.load_all(jobs_dir):
             self._epochs[record.job] = record.epoch
             if not record.released:
@@ -53,9 +58,67 @@ class LocalJobs:
             raise InvalidInput("job", f"{job!r} cannot name a job", hint="Letters, digits, '-' and '_', at most 80.")
         with self._lock:
             if job not in self._jobs:
-                known = {record.job: record for record in jobrecord.load_all(self._jobs_dir)}
-                self._jobs[job] = self._make(known.get(job) or JobRecord(job=job))
+                record = self._kept(job) or attempts.recovered(job, self._folder(job))
+                self._jobs[job] = self._make(record)
             return self._jobs[job]
+
+    def here(self, job: str) -> LocalJob | None:
+        """Return this node's part in a job also when only its container or folder tells of it; None when nothing does.
+
+        Raises EngineUnreachable when that cannot be told.
+        """
+        part = self.find(job)
+        if part is not None or not _JOB.fullmatch(job):
+            return part
+        name = container.name_of(job, self._node)
+        try:
+            self._runtime.inspect(name)
+        except ContainerMissing:
+            if not self._folder(job).root.exists():
+                return None
+        return self.get(job)
+
+    def adopt(self, info: ContainerInfo) -> None:
+        """Take in a running container of this node that no part knows of, so that the server hears and judges it."""
+        job = info.labels.get(LABEL_JOB, "")
+        ours = _JOB.fullmatch(job) and info.name == container.name_of(job, self._node)
+        if not ours or info.state is not ContainerState.RUNNING or self.find(job):
+            return
+        kept = self._kept(job)
+        part = self.get(job)
+        log.warning("container found that no part knew of: node=%s job=%s epoch=%s", self._node, job, part.record.epoch)
+        if kept is not None and kept.released:
+            part.end_container("it was released here")
+            self.forget(job)
+        else:
+            part.container.up = True
+
+    def judge_recovered(self, known: Collection[str], *, heard_at: float) -> None:
+        """End the containers of parts made up from leftovers whose job the server does not know.
+
+        `known` are the jobs named in the answer to a heartbeat that was sent at `heard_at`.
+        """
+        for part in self.all():
+            if part.record.recovered and part.made_at < heard_at - HEARD_MARGIN_S:
+                part.record.recovered = False
+                if part.record.job not in known:
+                    threading.Thread(target=self._end_unknown, args=(part,), name="unknown", daemon=True).start()
+
+    def _end_unknown(self, part: LocalJob) -> None:
+        try:
+            part.end_container("the server knows no such job")
+        except ReliabilityError as error:
+            log.error("container not ended: job=%s reason=%s", part.record.job, error.message)
+            part.record.recovered = True  # to be judged again
+
+    def release(self, part: LocalJob, epoch: int, *, seen: int) -> None:
+        """Release a part and forget it in one: whoever waited for it finds it closed and asks for a new one."""
+        with part.orders:
+            try:
+                part.release(epoch, seen=seen)
+            finally:
+                if part.closed:
+                    self.forget(part.record.job)
 
     def forget(self, job: str) -> None:
         """Stop keeping a part that was released."""
@@ -71,16 +134,21 @@ class LocalJobs:
 
     def by_container(self, name: str) -> LocalJob | None:
         """Return the part that a container name belongs to."""
-        return next((part for part in self.all() if part.name == name), None)
+        return next((part for part in self.all() if part.container.name == name), None)
 
-    def learn_floors(self, floors: dict[str, int]) -> None:
-        """Keep the newest step complete on storage of each job, for the movers' retention."""
-        for job, step in floors.items():
-            part = self.find(job)
-            if part and part.record.storage_floor != step:
-                with part.lock:
-                    part.record.storage_floor = step
-                    part.save()
+    def learn_floors(self, answer: Mapping[str, Any]) -> None:
+        """Keep for the movers which step of each job the server says is safe; a job it names without one has none."""
+        ssd, storage = _whole_numbers(answer.get("ssd_floor")), _whole_numbers(answer.get("storage_floor"))
+        for job, epoch in _whole_numbers(answer.get("epochs")).items():
+            safe = Floors(epoch=epoch, ssd=ssd.get(job), storage=storage.get(job))
+            if self.find(job) is None or self._floors.get(job) == safe:
+                continue
+            try:
+                floors.save(self._jobs_dir, job, safe)
+            except OSError as error:
+                log.warning("floors not kept, nothing is removed: job=%s reason=%s", job, error)
+            else:
+                self._floors[job] = safe
 
     def containers(self) -> list[dict[str, Any]]:
         """Return the containers of jobs on this node, as a registration lists them."""
@@ -109,6 +177,12 @@ class LocalJobs:
         for part in self.all():
             part.close()
 
+    def _kept(self, job: str) -> JobRecord | None:
+        return next((record for record in jobrecord.load_all(self._jobs_dir) if record.job == job), None)
+
+    def _folder(self, job: str) -> JobFolder:
+        return JobFolder(self._memory_dir / job)
+
     def _make(self, record: JobRecord) -> LocalJob:
         return LocalJob(
             record,
@@ -118,3 +192,9 @@ class LocalJobs:
             jobs_dir=self._jobs_dir,
             report=self._report,
         )
+
+
+def _whole_numbers(value: object) -> dict[str, int]:
+    if not isinstance(value, Mapping):
+        return {}
+    return {str(key): number for key, number in value.items() if isinstance(number, int)}

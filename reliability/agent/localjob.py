@@ -1,29 +1,32 @@
 """How does one job run on this node: its container, the ranks of the attempt in charge, and what they have reached?
 
-Orders write files for the launcher and wait for its answer; `look` reads what launcher and ranks have put down and
-reports what is new. Both may run at the same time; what they share is guarded by one lock that is never held while
-waiting for anything.
+What orders do to containers and ranks happens under one lock of the job (`orders`), under which the situation is read
+anew. It is not held while a launcher gets ready or begins: a stop does not queue behind a start. `look` reads what
+launcher and ranks have put down and reports what is new; what it shares with the orders is guarded by a second lock
+(`lock`) that is never held while waiting for anything.
 """
 
 import logging
-import math
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from reliability.agent import container, jobrecord, processes
+from reliability.agent import attempts, jobrecord, processes, standing
+from reliability.agent.attempts import EpochTaken, PartReleased
+from reliability.agent.changes import LOOK_S, Changes
 from reliability.agent.clock import steady
+from reliability.agent.container import JobContainer
 from reliability.agent.folder import JobFolder
 from reliability.agent.hints import HintSocket
 from reliability.agent.jobrecord import JobRecord
 from reliability.agent.payloads import ContainerPlan, StartPlan
 from reliability.agent.rankfiles import RankFiles, snapshot_problem
-from reliability.errors import ContainerMissing, RuntimeFailure, StaleEpoch
-from reliability.ports import ContainerInfo, ContainerState, Runtime
+from reliability.errors import RuntimeFailure, StaleEpoch
+from reliability.ports import Runtime
 
-LOOK_S = 0.1
-LEAST_STOP_S = 2.0
+ANSWER_LIMIT_S = 2.0  # for a launcher to begin what it was told; then it counts as hung
+KILL_LIMIT_S = 2.0
 
 log = logging.getLogger("stepkeeper.agent")
 
@@ -42,19 +45,20 @@ class LocalJob:
         report: Callable[..., None],
     ) -> None:
         self.record = record
-        self.name = container.name_of(record.job, node)
         self.folder = JobFolder(memory_dir / record.job)
         self.folder.make()
-        self.container_up = False
-        self.ordered_end = False
-        self._ranks_gone = False
+        self.container = JobContainer(runtime, job=record.job, node=node, folder=self.folder.root)
+        self.begun = 0
+        """How often a container or an attempt began here: who saw another number has seen another situation."""
+        self.made_at = steady()
         self.lock = threading.RLock()
+        self.orders = threading.RLock()
+        self._lease: tuple[float, float] | None = None
         self._node = node
-        self._runtime = runtime
         self._jobs_dir = jobs_dir
         self._report_any = report
-        self._changed = threading.Condition()
-        self._closed = False
+        self._changes = Changes()
+        self.closed = False
         self._hints = HintSocket(self.folder.socket_path)
         self.files = RankFiles(self.folder, record, self.report)
         self._watcher = threading.Thread(target=self._watch, name=f"watch-{record.job}", daemon=True)
@@ -70,10 +74,15 @@ class LocalJob:
         """Return this job's part of a heartbeat. Reads a few small files and never asks the runtime."""
         with self.lock:
             record = self.record
-            training = record.training and self.container_up
-            state = "running" if training else "warm" if self.container_up else "none"
+            training = record.training and self.container.up
+            state = "running" if training else "warm" if self.container.up else "none"
             ranks = self.files.ranks() if record.started_epoch == record.epoch else []
             return {"job": record.job, "epoch": record.epoch, "slot": record.slot, "container": state, "ranks": ranks}
+
+    def has_ranks_below(self, epoch: int) -> bool:
+        """Whether ranks of an older attempt were started here whose end nobody has confirmed."""
+        with self.lock:
+            return self.record.unfenced and self.record.started_epoch < epoch
 
     def save(self) -> None:
         """Keep the record on disk."""
@@ -82,17 +91,16 @@ class LocalJob:
     def look(self) -> None:
         """Read what is new in the job's folder and report it."""
         with self.lock:
-            if self._closed:
+            if self.closed:
                 return
             if self.files.look():
                 self.save()
-        with self._changed:
-            self._changed.notify_all()
+        self._changes.tell()
 
     def close(self, *, remove: bool = False) -> None:
         """Stop watching; with `remove` the job's folder goes too."""
         with self.lock:
-            self._closed = True
+            self.closed = True
         self._hints.wake()
         if threading.current_thread() is not self._watcher:
             self._watcher.join(timeout=2.0)
@@ -100,232 +108,238 @@ class LocalJob:
         if remove:
             self.folder.remove()
 
+    def renew_lease(self, until: float, lease_s: float) -> None:
+        """Have the launcher know until when the ranks may run without an agent; also while none run."""
+        with self.lock:
+            if self.closed or self._lease == (until, lease_s):
+                return
+            standing.write_lease(self.folder, until=until, lease_s=lease_s, rule=self.record.lease_rule)
+            self._lease = (until, lease_s)
+
     # Orders
 
-    def prepare(self, plan: ContainerPlan, *, epoch: int, slot: int | None, limit_s: float) -> str:
-        """Have the launcher run and ready; return the image's digest. It belongs to no attempt in particular."""
-        digest = self._runtime.ensure_image(plan.image)
-        self._ensure_container(plan, epoch=epoch, slot=slot)
-        self._wait(lambda: self.folder.ready() is not None, None, limit_s, "The launcher did not get ready")
+    def raise_epoch(self, epoch: int) -> bool:
+        """Take note of an attempt at once, so that a start of an older one gives way; return whether it is newer."""
+        with self.lock:
+            raised = self.record.epoch < epoch
+            self.record.epoch = max(self.record.epoch, epoch)
+            return raised
+
+    def prepare(
+        self, plan: ContainerPlan, *, epoch: int, slot: int | None, limit_s: float, attempt: int | None = None
+    ) -> str:
+        """Have the launcher run and ready; return the image's digest.
+
+        It belongs to no attempt in particular, unless one is named: then a newer one makes it give way.
+        """
+        digest = self.container.ensure_image(plan.image)
+        with self.orders:
+            self._check(attempt)
+            self.record.released = False
+            self._ensure_container(plan, epoch=epoch, slot=slot)
+        self._wait(lambda: self.folder.ready() is not None, attempt, limit_s, "The launcher did not get ready")
         return digest
 
     def stop(self, epoch: int, *, grace_s: float) -> list[int]:
         """End all ranks of attempts below `epoch` and return which they were. The launcher stays warm.
 
-        Raises FenceUnconfirmed when neither killing them nor ending the container could be confirmed.
+        With a grace they get SIGTERM first. Raises FenceUnconfirmed or EngineUnreachable when neither
+        killing them nor ending the container could be confirmed; asked again, it is tried again. PartReleased when
+        container and folder are gone altogether.
         """
-        with self.lock:
-            if self.record.started_epoch >= epoch:
-                return []
-            stopped = self._note_stop()
-            raised = self.record.epoch < epoch
-            self.record.epoch = max(self.record.epoch, epoch)
-        if not self._ranks_gone:
+        raised = self.raise_epoch(epoch)
+        with self.orders:
+            with self.lock:
+                self._check(None)
+                if self.record.started_epoch >= epoch:
+                    return []
+                stopped = self._ranks_to_end()
             self._end_ranks(grace_s)
-        with self.lock:
-            if raised:
-                self.save()
+            if raised or not self.record.stopped:
+                self._note_end()
         self.look()
         return stopped
 
-    def stop_by_lease(self, why: str) -> None:
-        """End the ranks of the attempt in charge because the lease demands it, and keep on record that it was so."""
-        with self.lock:
-            epoch = self.record.started_epoch
-            if not self.record.training:
-                return
-            self.files.look()
-            stopped = self._note_stop()
-            self.record.exits_reported += stopped
-            self.save()
-        self._end_ranks(LEAST_STOP_S)
-        log.warning(
-            "ranks stopped: node=%s job=%s epoch=%s ranks=%s why=%s", self._node, self.record.job, epoch, stopped, why
-        )
-        for rank in stopped:
-            evidence = {"exit_code": 137, "signal": 9, "tail": f"Stopped by the agent: {why}", "last_step": None}
-            self.report("rank_exit", {"rank": rank, **evidence, "last_step": self.files.last_step(rank)})
-        self.report("finding", {"code": "agent-silent", "rank": None, "evidence": why, "count": 1})
+    def stop_by_lease(self, why: str, *, epoch: int, still: Callable[[], bool] = lambda: True) -> None:
+        """End the ranks of attempt `epoch` because the lease demands it, and report it.
+
+        `still` is asked when nothing else happens to the job any more: it may be in order again. Once begun it is
+        finished, also by the next life of the agent.
+        """
+        with self.orders:
+            with self.lock:
+                self.files.look()
+                if self.closed or self.record.started_epoch != epoch or self.record.stopped:
+                    return
+                if not (self.record.stopping or still()):
+                    return
+                self.record.stopping = self.record.stopping or why
+                stopped = self._ranks_to_end()
+                self.record.exits_reported = sorted({*self.record.exits_reported, *stopped})
+                self.save()
+            self._end_ranks(0.0)
+            self._report_lease(self.record.stopping, stopped)
+            self._note_end()
 
     def start(self, plan: StartPlan, *, epoch: int, limit_s: float) -> dict[int, int]:
-        """Start this node's ranks of an attempt and return their process ids as the launcher sees them."""
+        """Start this node's ranks of an attempt and return their process ids as the launcher sees them.
+
+        Raises EpochTaken when an attempt of that number was started before and its ranks cannot be vouched for.
+        """
         end = steady() + limit_s
-        with self.lock:
-            self.record.epoch = max(self.record.epoch, epoch)
-            self.record.slot, self.record.released = plan.slot, False
-        if not (self.container_up and self.folder.ready()):
-            self.prepare(plan.container, epoch=epoch, slot=plan.slot, limit_s=limit_s)
-        ranks = [place.rank for place in plan.ranks]
-        with self.lock:
-            self._check(epoch)
-            if not (self.record.training and self.record.started_epoch == epoch):
-                self.record.lease_rule, self.record.storage_dir = plan.lease_rule, plan.storage_dir
-                self.record.begin(epoch, ranks, plan.restore)
-                self._ranks_gone = False
-                self.files.begin()
-                self.folder.write_period(version=plan.plan_version, plan=list(plan.period_plan))
-                self.folder.write_epoch(epoch, self._orders_of(plan, epoch))
-                self.save()  # to disk, which takes longer than the launcher needs to begin
+        self.raise_epoch(epoch)
+        if not (self.container.up and self.folder.ready()):
+            self.prepare(plan.container, epoch=epoch, slot=plan.slot, limit_s=limit_s, attempt=epoch)
+        with self.orders:
+            self._begin(plan, epoch)
+        ranks = {place.rank for place in plan.ranks}
         self._wait(
-            lambda: set(self.folder.pids(epoch) or ()) >= set(ranks),
-            epoch,
-            end - steady(),
-            "The launcher started no ranks",
+            lambda: set(self.folder.pids(epoch) or ()) >= ranks, epoch, end - steady(), "The launcher started no ranks"
         )
         self.folder.forget_epochs_below(epoch)
         return self.folder.pids(epoch) or {}
 
-    def release(self) -> None:
-        """End and remove the container and the memory tier of this job."""
-        with self.lock:
-            self.record.stopped, self.record.released = True, True
-            self.ordered_end = True
-            self.save()
-        self._runtime.stop(self.name, grace_s=0)
-        self.container_up = False
-        self.close(remove=True)
+    def release(self, epoch: int, *, seen: int) -> None:
+        """End and remove the container and the memory tier of this job.
 
-    def kill_container(self) -> None:
-        """End the container at once as a power loss would (drill): the end counts as not ordered."""
-        self._runtime.stop(self.name, grace_s=0)
+        `seen` is `begun` as it was when the order came: what began later is not meant by it. Raises StaleEpoch then.
+        """
+        with self.orders:
+            self._check(epoch)
+            if self.begun != seen:
+                raise StaleEpoch(f"{self.record.job} was begun anew while its release was under way.")
+            self.container.end()
+            self.close(remove=True)
+            self.record.released = True
+            self._note_end()
+
+    def set_period(self, *, version: int, plan: list[Any]) -> None:
+        """Tell the trainer when to take snapshots, unless it knows a newer plan."""
+        with self.lock:
+            self._check(None)
+            standing.write_period(self.folder, version=version, plan=plan)
+
+    def end_container(self, why: str) -> None:
+        """End the container of a job that nobody knows; its snapshots stay."""
+        log.warning("container ended: node=%s job=%s why=%s", self._node, self.record.job, why)
+        with self.orders:
+            self.container.end()
+            self._note_end()
 
     # Parts of these
 
-    def _note_stop(self) -> list[int]:
-        if not self.record.stopped:
+    def _ranks_to_end(self) -> list[int]:
+        """The ranks that ran when their end was first asked for: a second try must not find them ended by the first."""
+        record = self.record
+        if not (record.stopped or record.stopped_ranks):
             gone = set(self.files.exits())
-            self.record.stopped_ranks = [rank for rank in self.record.ranks if rank not in gone]
-            self.record.stopped = True
-        return list(self.record.stopped_ranks)
+            record.stopped_ranks = [rank for rank in record.ranks if rank not in gone]
+        return list(record.stopped_ranks)
 
     def _end_ranks(self, grace_s: float) -> None:
-        """Kill everything below the launcher; where that cannot be done from here, end the whole container.
+        """Kill everything below the launcher; where that is not certain to end them, end the whole container.
 
         A control file of an attempt would reach the launcher only once, and the number of the next attempt must
-        stay free for its start; and a launcher that hangs obeys no file.
+        stay free for its start; and a launcher that hangs obeys no file. One that has not yet read what it was told
+        to start would start it after everything below it was killed.
         """
-        info = self.inspect()
-        if info is None or info.state is not ContainerState.RUNNING:
-            self._ranks_gone = True
+        info = self.container.running()
+        if info is None:
             return
-        self._await_fork()
-        self._ranks_gone = processes.alive(info.pid) and processes.kill_below(info.pid, max(grace_s, LEAST_STOP_S))
-        if self._ranks_gone:
+        answered = self._changes.wait_for(lambda: not attempts.unread(self.folder), ANSWER_LIMIT_S)
+        if answered and processes.end_below(info.pid, grace_s=grace_s, limit_s=KILL_LIMIT_S):
             return
         log.warning("ranks did not end, ending their container: job=%s epoch=%s", self.record.job, self.record.epoch)
-        self.ordered_end = True
-        self._runtime.stop(self.name, grace_s=0)
-        self.container_up, self._ranks_gone = False, True
+        self.container.end()
 
-    def _await_fork(self) -> None:
-        """A launcher that was told to start ranks this very moment must have started them before they can be ended."""
-        epoch = self.record.started_epoch
-        if epoch and self.folder.ready() is not None and self.folder.epoch_order(epoch):
-            self._wait_quietly(lambda: self.folder.pids(epoch) is not None, LEAST_STOP_S)
+    def _note_end(self) -> None:
+        """Keep that no rank runs, now that it is certain."""
+        with self.lock:
+            self.record.end()
+            self.save()
 
-    def _ensure_container(self, plan: ContainerPlan, *, epoch: int, slot: int | None) -> ContainerInfo:
-        found = self.inspect()
-        if found is None or found.state is not ContainerState.RUNNING:
+    def _report_lease(self, why: str, ranks: list[int]) -> None:
+        log.warning("ranks stopped: node=%s job=%s ranks=%s why=%s", self._node, self.record.job, ranks, why)
+        for rank in ranks:
+            how = {"exit_code": 137, "signal": 9, "tail": f"Stopped by the agent: {why}"}
+            self.report("rank_exit", {"rank": rank, **how, "last_step": self.files.last_step(rank)})
+        self.report("finding", {"code": "agent-silent", "rank": None, "evidence": why, "count": 1})
+
+    def _begin(self, plan: StartPlan, epoch: int) -> None:
+        """Tell the launcher of the attempt. The record comes first: a run nobody remembers would be taken for another.
+
+        Asked again while its ranks run, an attempt that this record saw begin is left as it is.
+        """
+        with self.lock:
+            self._check(epoch)
+            record = self.record
+            seen = record.training and record.started_epoch == epoch
+            told = attempts.taken(self.folder, epoch)
+            if seen and told:
+                return
+            if told or (not seen and record.started_epoch == epoch):
+                raise EpochTaken(f"Epoch {epoch} of {record.job} was started here before.")
+            record.slot, record.lease_rule, record.storage_dir = plan.slot, plan.lease_rule, plan.storage_dir
+            record.begin(epoch, [place.rank for place in plan.ranks], plan.restore)
+            self.begun += 1
+            self.files.begin()
+            self.save()
+            standing.write_period(self.folder, version=plan.plan_version, plan=plan.period_plan)
+            self._write_lease()
+            inside = self.container.folder_inside
+            self.folder.write_epoch(epoch, attempts.order_of(plan, job=record.job, epoch=epoch, inside=inside))
+
+    def _write_lease(self) -> None:
+        """An old lease must not end new ranks; until the next renewal none may be there at all."""
+        if self._lease is None:
+            standing.forget_lease(self.folder)
+        else:
+            until, lease_s = self._lease
+            standing.write_lease(self.folder, until=until, lease_s=lease_s, rule=self.record.lease_rule)
+
+    def _ensure_container(self, plan: ContainerPlan, *, epoch: int, slot: int | None) -> None:
+        if self.container.running() is None:
             self._before_cold_start()
-        info = self._runtime.start(
-            container.spec_of(
-                plan,
-                job=self.record.job,
-                node=self._node,
-                runtime=self._runtime.kind,
-                folder=self.folder.root,
-                slot=slot,
-                epoch=epoch,
-            )
-        )
-        self.container_up, self.ordered_end = True, False
-        return info
-
-    def inspect(self) -> ContainerInfo | None:
-        """Return what the runtime knows of the job's container, None when there is none."""
-        try:
-            return self._runtime.inspect(self.name)
-        except ContainerMissing:
-            return None
+        self.container.ensure(plan, epoch=epoch, slot=slot)
+        with self.lock:  # both at once: who looked at the container before must not judge this one
+            self.container.up, self.container.ordered_end = True, False
+            self.begun += 1
 
     def _before_cold_start(self) -> None:
         """A new launcher must not run again what an older one was told: those ranks died with it."""
         with self.lock:
+            if self.record.unfenced:
+                self._note_end()
             self.folder.make()
             self.folder.forget_ready()
-            highest = self.folder.highest_epoch()
-            told = self.folder.epoch_order(highest)
-            if told and not told.get("stop"):
-                self.folder.write_epoch(highest, _NO_RANKS)
-
-    def _orders_of(self, plan: StartPlan, epoch: int) -> dict[str, Any]:
-        inside = container.folder_inside(self._runtime.kind, self.folder.root)
-        shared = {
-            **plan.container.env,
-            "WORLD_SIZE": str(plan.world_size),
-            "LOCAL_WORLD_SIZE": str(len(plan.ranks)),
-            "GROUP_RANK": str(plan.slot),
-            "GROUP_WORLD_SIZE": str(plan.nodes),
-            "MASTER_ADDR": plan.master_addr,
-            "MASTER_PORT": str(plan.master_port),
-            "STEPKEEPER_DIR": inside,
-            "STEPKEEPER_JOB": self.record.job,
-            "STEPKEEPER_EPOCH": str(epoch),
-        }
-        ranks = []
-        for place in plan.ranks:
-            env = {**shared, "RANK": str(place.rank), "LOCAL_RANK": str(place.local_rank)}
-            if plan.restore:
-                env["STEPKEEPER_RESTORE"] = f"{inside}/mem/e{plan.restore[0]}-s{plan.restore[1]}-r{place.rank}.json"
-            ranks.append({"rank": place.rank, "local_rank": place.local_rank, "env": env})
-        program = {
-            "program": list(plan.container.program),
-            "mode": plan.container.mode,
-            "workdir": plan.container.workdir,
-        }
-        return {"stop": False, **program, "ranks": ranks}
+            if attempts.unread(self.folder):
+                self.folder.write_epoch(self.folder.highest_epoch(), attempts.NO_RANKS)
 
     def _superseded(self, epoch: int | None) -> bool:
         return epoch is not None and self.record.epoch > epoch
 
     def _check(self, epoch: int | None) -> None:
+        if self.closed:
+            raise PartReleased(f"The part of {self._node} in {self.record.job} was released meanwhile.")
         if self._superseded(epoch):
             raise StaleEpoch(f"Epoch {epoch} of {self.record.job} was superseded by {self.record.epoch} meanwhile.")
 
     def _wait(self, done: Callable[[], bool], epoch: int | None, limit_s: float, what: str) -> None:
         def done_or_hopeless() -> bool:
-            return done() or self._superseded(epoch) or not self.container_up
+            return done() or self._superseded(epoch) or not self.container.up
 
-        fulfilled = self._wait_quietly(done_or_hopeless, limit_s)
+        fulfilled = self._changes.wait_for(done_or_hopeless, limit_s)
         self._check(epoch)
         if done():
             return
         if fulfilled:
-            raise RuntimeFailure(f"The container of {self.record.job} ended at its start.{self._last_words()}")
+            raise RuntimeFailure(f"The container of {self.record.job} ended at its start.{self.container.last_words()}")
         raise RuntimeFailure(
-            f"{what} within {limit_s:.0f} s.{self._last_words()}", hint="Look at the container's output."
+            f"{what} within {limit_s:.0f} s.{self.container.last_words()}", hint="Look at the container's output."
         )
 
-    def _last_words(self) -> str:
-        try:
-            text = self._runtime.logs(self.name, tail=5).strip()
-        except RuntimeFailure:
-            return ""
-        return f" Its last output: {text[-800:]}" if text else ""
-
-    def _wait_quietly(self, done: Callable[[], bool], limit_s: float) -> bool:
-        """Return whether it came true within the limit; looked at on every hint and at least every LOOK_S."""
-        end = steady() + (limit_s if math.isfinite(limit_s) else 3600.0)
-        with self._changed:
-            while not done():
-                left = end - steady()
-                if left <= 0:
-                    return False
-                self._changed.wait(min(left, LOOK_S))
-        return True
-
     def _watch(self) -> None:
-        while not self._closed:
+        while not self.closed:
             hints = self._hints.wait(LOOK_S)
             try:
                 self.look()
@@ -335,6 +349,3 @@ class LocalJob:
             except Exception:
                 # The watch over a job must survive whatever a program put into its folder.
                 log.exception("looking at the job's folder failed: job=%s", self.record.job)
-
-
-_NO_RANKS: dict[str, Any] = {"stop": True, "program": [], "mode": "plain", "workdir": "", "ranks": []}

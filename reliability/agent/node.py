@@ -1,37 +1,37 @@
 """What is an agent made of, and in which order do its parts begin and end?
 
-Beginning: identity, then what reports, then what watches, then what obeys. Ending: the reverse. Containers of an
-engine are left running when the agent ends and are adopted by the next one; those of the process runtime are its
-children and end with it.
+Beginning: what watches over containers and leases, with what was kept from an earlier life, for these do not wait for
+a server that is away; then identity, what reports, and what obeys. Ending: the reverse. Containers of an engine are
+left running when the agent ends and are adopted by the next one; those of the process runtime are its children and end
+with it. An agent that gives its name up ends its ranks first.
 """
 
 import logging
 import os
 import threading
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from reliability.agent import identity as identities
-from reliability.agent import lease, registration
+from reliability.agent import registration, standing
 from reliability.agent.carrying import Hands
 from reliability.agent.clock import ServerClock, steady
 from reliability.agent.config import AgentConfig
 from reliability.agent.desk import OrderDesk
 from reliability.agent.engine import EngineWatch
+from reliability.agent.fences import Fences
 from reliability.agent.identity import Identity
 from reliability.agent.jobs import LocalJobs
-from reliability.agent.localjob import LocalJob
 from reliability.agent.movers import Movers
 from reliability.agent.orderbook import OrderBook
 from reliability.agent.periodic import Periodic
 from reliability.agent.probes.running import Probes
 from reliability.agent.queue import OrderQueue
+from reliability.agent.registration import JoinRefused
 from reliability.agent.reporter import Reporter
 from reliability.agent.server import Server, ServerRefused
 from reliability.agent.spool import Spool
-from reliability.domain.policy import LeaseRule
 from reliability.errors import ReliabilityError
 from reliability.ports import Runtime
 
@@ -59,8 +59,6 @@ class AgentNode:
         self._disks: dict[str, dict[str, int]] = {}
         self._clock = ServerClock()
         self._server = Server(config.server, clock=self._clock, ca_file=config.ca_file)
-        self._pool = ThreadPoolExecutor(max_workers=8, thread_name_prefix="duty")
-        self._lease_stops: set[tuple[str, int]] = set()
         jobs_dir = config.data_dir / "jobs"
         jobs_dir.mkdir(exist_ok=True)
         self._spool = Spool(config.data_dir / "spool.sqlite3", self._incarnation)
@@ -92,7 +90,14 @@ class AgentNode:
             movers=self._movers,
             reporter=self._reporter,
         )
-        self._hands = hands
+        self._fences = Fences(
+            self._jobs,
+            newest=self._book.epoch,
+            supersede=hands.supersede,
+            answered_at=lambda: self._reporter.answered_at,
+            lease_s=lambda: self._identity.lease_s if self._identity else None,
+            report=self._reporter.report,
+        )
         self._desk = OrderDesk(
             node=config.name,
             key=lambda: self._known().order_key,
@@ -103,16 +108,30 @@ class AgentNode:
             deaf=self._reporter.silent,
         )
         self._duties = [
-            Periodic("lease", LEASE_LOOK_S, self._look_at_leases),
+            Periodic("lease", LEASE_LOOK_S, self._fences.look),
             Periodic("disks", DISK_LOOK_S, self._look_at_disks),
             Periodic("containers", COMPARE_S, self._engine.compare),
         ]
         self._queue: OrderQueue | None = None
 
     def run(self) -> int:
-        """Work until stopped; return the exit code."""
-        # Movers do not wait for a server that is away.
+        """Work until stopped; return the exit code. Raises JoinRefused when the server does not want this node."""
+        self._identity = identities.load(self._config.data_dir)
+        self._resume_lease()
         self._movers.start()
+        self._engine.start()
+        for duty in self._duties:
+            duty.start()
+        try:
+            self._join()
+        except JoinRefused as error:
+            self._fences.end_all(f"the server refuses this node: {error.message}")
+            raise
+        finally:
+            self._end()
+        return self._exit_code
+
+    def _join(self) -> None:
         identity = registration.register(
             self._config,
             self._server,
@@ -123,21 +142,23 @@ class AgentNode:
         if identity is not None:
             self._begin(identity)
             self._stopping.wait()
-        self._end()
-        return self._exit_code
 
     def stop(self, exit_code: int = 0) -> None:
         """Ask the agent to end; may be called from a signal handler."""
         self._exit_code = exit_code
         self._stopping.set()
 
+    def _resume_lease(self) -> None:
+        """The lease goes on from the last answer an earlier life had: an agent that restarts does not renew it."""
+        if self._identity is not None:
+            kept = [until for part in self._jobs.all() if (until := standing.lease_until(part.folder)) is not None]
+            if kept:
+                self._reporter.answered_at = min(max(kept) - self._identity.lease_s, steady())
+
     def _begin(self, identity: Identity) -> None:
         self._identity = identity
         self._reporter.answered_at = steady()
         self._reporter.start()
-        self._engine.start()
-        for duty in self._duties:
-            duty.start()
         self._queue = OrderQueue(identity.broker_url, identity.queue, self._desk.receive)
         self._queue.start()
         log.info("joined: node=%s server=%s runtime=%s", identity.node, self._config.server, self._runtime.kind)
@@ -149,11 +170,12 @@ class AgentNode:
             self._queue.stop(QUEUE_END_S)
         for duty in self._duties:
             duty.stop()
+        self._fences.stop()
         self._engine.stop()
         self._probes.stop()
         if self._runtime.kind == "process":
             self._end_children()
-        if self._identity is not None:
+        if self._queue is not None:
             self._reporter.stop(LAST_WORDS_S)
         self._movers.stop()
         self._jobs.close()
@@ -162,7 +184,7 @@ class AgentNode:
     def _end_children(self) -> None:
         for part in self._jobs.all():
             try:
-                self._runtime.stop(part.name, grace_s=0)
+                self._runtime.stop(part.container.name, grace_s=0)
             except ReliabilityError as error:
                 log.warning("container not ended: job=%s reason=%s", part.record.job, error.message)
 
@@ -179,78 +201,45 @@ class AgentNode:
     def _on_answer(self, answer: Mapping[str, Any], beat: bool) -> None:
         for job, epoch in _mapping(answer.get("epochs")).items():
             part = self._jobs.find(job)
-            if part is not None and part.record.epoch < epoch:
+            if part is not None and part.record.epoch < epoch and self._book.raise_epoch(job, epoch):
                 log.warning("superseded: job=%s epoch=%s by=%s", job, part.record.epoch, epoch)
-                self._pool.submit(self._supersede, job, epoch)
-        self._jobs.learn_floors(_mapping(answer.get("storage_floor")))
+                self._fences.look_at(part)
+        self._jobs.learn_floors(answer)
         for envelope in answer.get("orders") or ():
             self._desk.receive(envelope)
         if beat:
+            self._jobs.judge_recovered(set(_mapping(answer.get("epochs"))), heard_at=self._reporter.answered_at)
             self._report_dropped()
 
-    def _supersede(self, job: str, epoch: int) -> None:
-        try:
-            self._hands.supersede(job, epoch)
-        except ReliabilityError as error:
-            detail = {"code": error.code, "rank": None, "evidence": error.message, "count": 1}
-            self._reporter.report("finding", detail, job=job, epoch=epoch)
-
     def _report_dropped(self) -> None:
-        for kind, count in self._spool.take_dropped().items():
+        for kind, count in self._spool.dropped().items():
             evidence = f"{count} reports of kind {kind} were dropped while the server was away: the spool was full."
             self._reporter.report(
                 "finding", {"code": "reports-dropped", "rank": None, "evidence": evidence, "count": count}
             )
+            self._spool.forget_dropped(kind, count)
 
     def _on_stale(self, error: ServerRefused) -> None:
         """The server knows a newer life of this node: come back once, and give way when that does not last."""
-        now = steady()
-        if now - self._rejoined_at < REJOIN_ONCE_IN_S:
-            log.error("another agent took the name, ending: node=%s reason=%s", self._config.name, error.message)
-            self.stop(exit_code=1)
+        if steady() - self._rejoined_at < REJOIN_ONCE_IN_S:
+            self._give_way(f"another agent took the name {self._config.name}", error.message)
             return
-        self._rejoined_at = now
         log.warning("incarnation refused, registering again: node=%s reason=%s", self._config.name, error.message)
         body = registration.body_of(self._config, self._incarnation, self._jobs.containers())
-        self._identity = registration.register_once(self._config, self._server, self._known(), body)
+        try:
+            self._identity = registration.register_once(self._config, self._server, self._known(), body)
+        except JoinRefused as refused:
+            self._give_way("the server refuses this node", refused.message)
+            return
+        self._rejoined_at = steady()
+
+    def _give_way(self, why: str, reason: str) -> None:
+        """What runs here belongs to a node that is somebody else now."""
+        log.error("%s, ending: node=%s reason=%s", why, self._config.name, reason)
+        self._fences.end_all(f"{why}.")
+        self.stop(exit_code=1)
 
     # Duties
-
-    def _look_at_leases(self) -> None:
-        unanswered_s = steady() - self._reporter.answered_at
-        lease_s = self._known().lease_s
-        if unanswered_s <= lease_s:
-            return
-        for part in self._jobs.all():
-            if part.record.training and part.container_up:
-                self._judge_lease(part, unanswered_s, lease_s)
-
-    def _judge_lease(self, part: LocalJob, unanswered_s: float, lease_s: float) -> None:
-        part.look()  # this process may have been frozen: what the ranks did meanwhile counts
-        stepless_s = steady() - part.files.last_step_at
-        rule = LeaseRule(part.record.lease_rule)
-        stop = lease.must_stop(
-            rule,
-            unanswered_s=unanswered_s,
-            lease_s=lease_s,
-            stepless_s=stepless_s,
-            step_s=part.files.longest_step_s(),
-            stepped=part.files.stepped,
-        )
-        attempt = (part.record.job, part.record.epoch)
-        if not stop or attempt in self._lease_stops:
-            return
-        self._lease_stops.add(attempt)
-        why = f"no heartbeat was answered for {unanswered_s:.1f} s (lease {lease_s:g} s, rule {rule}"
-        why += f", no step for {stepless_s:.1f} s)." if rule is LeaseRule.STOP_WHEN_STUCK else ")."
-        self._pool.submit(self._stop_by_lease, part, why, attempt)
-
-    def _stop_by_lease(self, part: LocalJob, why: str, attempt: tuple[str, int]) -> None:
-        try:
-            part.stop_by_lease(why)
-        except ReliabilityError as error:
-            log.error("lease: ranks not ended: job=%s reason=%s", part.record.job, error.message)
-            self._lease_stops.discard(attempt)
 
     def _look_at_disks(self) -> None:
         folders = {"memory": self._config.memory_dir, "ssd": self._config.ssd_dir}
