@@ -13,9 +13,11 @@ from typing import Any
 from django.db import connection, transaction
 
 from reliability.domain.reports import Heartbeat, JobBeat, RankBeat
-from reliability.models import Node, Rank, ServiceBeat
+from reliability.models import Job, Node, Rank, ServiceBeat
 from reliability.selectors import core
 from reliability.services import dispatch
+
+ENDED = (Rank.State.EXITED, Rank.State.FAILED)
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,8 @@ def flush(now: datetime) -> int:
         with transaction.atomic():
             _beat(now)
             _write_nodes(heard)
+        # Apart, so that nobody who holds a rank and wants a node can wait for us in a circle.
+        with transaction.atomic():
             _write_ranks(heard)
     except BaseException:
         memory.give_back(heard)
@@ -90,7 +94,8 @@ def _beat(now: datetime) -> None:
 def _write_nodes(heard: dict[str, _Heard]) -> None:
     # One statement with many parameter sets: an ORM update for each node costs ten times as much.
     table = Node._meta.db_table
-    rows = [(_sql_time(told.at), name, _sql_time(told.at)) for name, told in heard.items()]
+    # Always in the order of names: two processes that write the same nodes then wait in line, not in a circle.
+    rows = [(_sql_time(told.at), name, _sql_time(told.at)) for name, told in sorted(heard.items())]
     if rows:
         with connection.cursor() as cursor:
             cursor.executemany(
@@ -106,7 +111,7 @@ def _sql_time(at: datetime) -> Any:
 
 def _write_facts(beats: dict[str, Heartbeat]) -> None:
     """Write what changes seldom (containers, disks, spool) only where it changed."""
-    for node in Node.objects.filter(name__in=list(beats)).only("pk", "name", "containers", "disks", "spooled"):
+    for node in Node.objects.filter(name__in=list(beats)).order_by("name").only("pk", "name", "containers", "disks", "spooled"):
         beat = beats[node.name]
         facts = {
             "containers": {job.job: {"epoch": job.epoch, "container": job.container} for job in beat.jobs},
@@ -127,25 +132,28 @@ def _write_ranks(heard: dict[str, _Heard]) -> None:
     }
     if not told:
         return
+    ranks = _ranks_named(told)
+    # Read after the locks were taken: an epoch that began before them is seen, a later one waits for this to end.
+    epochs = dict(Job.objects.filter(pk__in={rank.job_id for rank in ranks}).values_list("pk", "epoch"))
     moved = set()
-    for rank in _ranks_named(told):
+    for rank in ranks:
         found = told.get((rank.slot.node.name if rank.slot.node else "", rank.job.name, rank.rank))
-        if found is not None and _advance(rank, *found):
+        if found is not None and _advance(rank, epochs[rank.job_id], *found):
             moved.add(rank.job_id)
     for job_id in moved:
         dispatch.changed("overview", f"job:{job_id}")
 
 
-def _ranks_named(told: Iterable[tuple[str, str, int]]) -> Iterable[Rank]:
+def _ranks_named(told: Iterable[tuple[str, str, int]]) -> list[Rank]:
+    """Lock and return the ranks of these jobs. One that somebody else is writing is left to the next heartbeat."""
     names = {job for _, job, _ in told}
-    return Rank.objects.filter(job__name__in=names).select_related("job", "slot__node")
+    rows = Rank.objects.select_for_update(of=("self",), skip_locked=True, no_key=True)
+    return list(rows.filter(job__name__in=names).select_related("job", "slot__node").order_by("pk"))
 
 
-def _advance(rank: Rank, job: JobBeat, beat: RankBeat, at: datetime) -> bool:
-    """Write one rank's progress. An attempt that is not the current one changes nothing."""
-    if job.epoch != rank.job.epoch or (
-        rank.epoch == job.epoch and rank.state in (Rank.State.EXITED, Rank.State.FAILED)
-    ):
+def _advance(rank: Rank, epoch: int, job: JobBeat, beat: RankBeat, at: datetime) -> bool:
+    """Write one rank's progress. An attempt that is not the current one, or that ended, changes nothing."""
+    if job.epoch != epoch or (rank.epoch == epoch and rank.state in ENDED):
         return False
     fields: dict[str, Any] = {
         "epoch": job.epoch,
@@ -159,7 +167,8 @@ def _advance(rank: Rank, job: JobBeat, beat: RankBeat, at: datetime) -> bool:
         fields |= {"step": beat.step, "progress_at": at, "state": Rank.State.RUNNING}
     if all(getattr(rank, name) == value for name, value in fields.items()):
         return False
-    current = Rank.objects.filter(pk=rank.pk, job__epoch=job.epoch)
+    # The rank's own columns alone: PostgreSQL looks at them again when the row changed since it was read.
+    current = Rank.objects.filter(pk=rank.pk).exclude(epoch=epoch, state__in=ENDED)
     if rank.progress_at is not None:
         current = current.exclude(progress_at__gt=at)
     return current.update(**fields) == 1

@@ -21,7 +21,7 @@ def start(job: Job, *, node: Node, what: str, by: str) -> Drill:
     if what not in Drill.What.values:
         raise InvalidInput("what", f"{what} is no drill", hint=f"One of: {', '.join(Drill.What.values)}.")
     with transaction.atomic():
-        job = Job.objects.select_for_update().get(pk=job.pk)
+        job = Job.objects.select_for_update(no_key=True).get(pk=job.pk)
         slot = job.slots.filter(node=node).first()
         if slot is None:
             raise InvalidInput("node", f"{node.name} holds no slot of job {job.name}", hint="Name one of its nodes.")
@@ -51,7 +51,7 @@ def seconds(what: str) -> float:
 def drive(drill_id: int, now: datetime) -> None:
     """Close a drill when its outcome is known."""
     with transaction.atomic():
-        drill = Drill.objects.select_for_update().select_related("job", "node", "failover").get(pk=drill_id)
+        drill = Drill.objects.select_for_update(of=("self",)).select_related("job", "node", "failover").get(pk=drill_id)
         if drill.state != Drill.State.RUNNING:
             return
         order = OrderRecord.objects.filter(key=f"drill:{drill.pk}").first()

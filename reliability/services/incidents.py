@@ -62,7 +62,7 @@ def note(
 def judge(job_id: int) -> Incident | None:
     """Judge the findings of a job's current attempt and propose what they call for. Returns the open incident."""
     with transaction.atomic():
-        job = Job.objects.select_for_update().get(pk=job_id)
+        job = Job.objects.select_for_update(no_key=True).get(pk=job_id)
         _settle_old(job)
         if job.state in Job.TERMINAL:
             return None
@@ -197,7 +197,7 @@ def _join(standing: Failover, incident: Incident) -> None:
 def judge_node(node_id: int) -> Incident | None:
     """Judge findings of a node that belong to no job: a hardware fault keeps it from being used."""
     with transaction.atomic():
-        node = Node.objects.select_for_update().get(pk=node_id)
+        node = Node.objects.select_for_update(no_key=True).get(pk=node_id)
         findings = list(Finding.objects.filter(node=node, job=None, incident=None).order_by("id"))
         strongest = max(findings, key=lambda each: STRENGTH[Action(each.action)], default=None)
         if strongest is None:

@@ -80,7 +80,7 @@ def _judge(slot: Slot, now: datetime, since: datetime) -> None:
     if node is None or node.last_seen_at is None:
         return
     with transaction.atomic():
-        job = Job.objects.select_for_update().get(pk=job.pk)
+        job = Job.objects.select_for_update(no_key=True).get(pk=job.pk)
         mark = f"{job.pk}:{job.epoch}:{node.name}:{node.last_seen_at.timestamp():.3f}"
         silent_s = (now - max(node.last_seen_at, since)).total_seconds()
         evidence = f"Nothing heard for {silent_s:.1f} s."

@@ -30,7 +30,7 @@ def register(registration: Registration, *, token: str, now: datetime) -> dict[s
     Raises TokenRefused, TokenOfAnotherNode, NameTaken.
     """
     with transaction.atomic():
-        known = Node.objects.select_for_update().filter(name=registration.name).first()
+        known = Node.objects.select_for_update(no_key=True).filter(name=registration.name).first()
         joining = access.is_join_token(token)
         if joining:
             _check_name_free(known, now)
@@ -111,7 +111,7 @@ def release_hold(hold: Hold, *, by: str) -> None:
     """Lift a hold and, when it was the last, the bad health that came with it."""
     with transaction.atomic():
         lifted = Hold.objects.filter(pk=hold.pk, released_at=None).update(released_at=clock.now(), released_by=by)
-        node = Node.objects.select_for_update().get(pk=hold.node_id)
+        node = Node.objects.select_for_update(no_key=True).get(pk=hold.node_id)
         if lifted and node.health == NodeHealth.UNHEALTHY and not core.active_holds().filter(node=node).exists():
             # The next sweep says whether it is heard; nothing is known until then.
             Node.objects.filter(pk=node.pk).update(health=NodeHealth.UNKNOWN, health_reason="")

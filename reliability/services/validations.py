@@ -24,7 +24,7 @@ CHECKS = (Validation.Check.BANDWIDTH, Validation.Check.SDC)
 def begin(node: Node, *, failover: Failover | None = None) -> None:
     """Start both checks of a node, unless they run already; a running one is taken over by the recovery that asks."""
     with transaction.atomic():
-        Node.objects.select_for_update().get(pk=node.pk)
+        Node.objects.select_for_update(no_key=True).get(pk=node.pk)
         running = Validation.objects.filter(node=node, ended_at=None)
         if running.exists():
             if failover is not None:
@@ -55,7 +55,7 @@ def is_fresh(node: Node, *, failover: Failover | None = None) -> bool:
 def drive(node_id: int) -> list[int]:
     """Take the checks of a node as far as answers allow. Returns the recoveries that waited for what has ended."""
     with transaction.atomic():
-        node = Node.objects.select_for_update().get(pk=node_id)
+        node = Node.objects.select_for_update(no_key=True).get(pk=node_id)
         waiting = set()
         for _ in CHECKS:
             row = Validation.objects.filter(node=node, ended_at=None).order_by("id").first()
