@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from reliability.errors import InvalidInput
+from reliability.tiers import opening
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}")
 _YES = {"1", "yes", "true", "on"}
@@ -45,7 +46,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> Agent
         name=_matching("name", raw["name"], _NAME, "Letters, digits, '-' and '_', at most 80, as in node-07."),
         address=_address(raw["address"]),
         runtime=_choice("runtime", raw["runtime"], ("docker", "process")),
-        data_dir=_folder("data_dir", raw["data_dir"], mode=0o700),
+        data_dir=_folder("data_dir", raw["data_dir"]),
         memory_dir=_folder("memory_dir", raw["memory_dir"]),
         ssd_dir=_folder("ssd_dir", raw["ssd_dir"]),
         join_token_file=_file("join_token_file", raw["join_token_file"]),
@@ -143,10 +144,15 @@ def _file(key: str, value: str) -> Path | None:
     return path
 
 
-def _folder(key: str, value: str, *, mode: int = 0o755) -> Path:
+def _folder(key: str, value: str) -> Path:
+    """Make a folder for the agent's user alone, durable; one that is there already is left as it is."""
     path = Path(value).absolute()
+    missing = [each for each in (path, *path.parents) if not each.exists()]
     try:
-        path.mkdir(mode=mode, parents=True, exist_ok=True)
+        for each in reversed(missing):
+            each.mkdir(mode=0o700, exist_ok=True)
+            opening.sync_folder(each.parent)
+        path.mkdir(exist_ok=True)
     except OSError as error:
         raise InvalidInput(_option(key), f"{path}: {error.strerror}", hint="Name a folder that can be made.") from error
     if not os.access(path, os.W_OK | os.X_OK):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from reliability.errors import InvalidInput
+from reliability.tiers import opening
 
 _FILE = "identity.json"
 _LOCK = "agent.lock"
@@ -50,13 +51,14 @@ def load(data_dir: Path) -> Identity | None:
 def save(data_dir: Path, identity: Identity) -> None:
     """Keep the identity, readable by this user alone."""
     path = data_dir / _FILE
-    part = path.with_suffix(".part")
-    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    part = path.with_suffix(f".{secrets.token_hex(6)}.part")
+    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "w") as file:
         json.dump(asdict(identity), file)
         file.flush()
         os.fsync(file.fileno())
     part.replace(path)
+    opening.sync_folder(data_dir)  # a rename that is not on the disk is lost with the power
 
 
 def claim(data_dir: Path) -> IO[str]:

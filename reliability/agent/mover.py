@@ -7,6 +7,7 @@ JSON line on standard output; after a start all copies found are told again, so 
 """
 
 import argparse
+import contextlib
 import json
 import os
 import select
@@ -17,13 +18,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from reliability.agent import jobrecord
+from reliability.agent import floors, jobrecord
+from reliability.agent.floors import Floors
 from reliability.agent.jobrecord import JobRecord
 from reliability.agent.parent import end_with_parent
 from reliability.agent.retention import abandoned, removable
+from reliability.domain.snapshots import Tier
 from reliability.errors import CopyMissing, DigestMismatch, ReliabilityError, TierError
 from reliability.tiers import shards
 from reliability.tiers.directory import DirectoryTier
+from reliability.tiers.records import RecordUnusable
 from reliability.tiers.shards import Shard
 
 LOOK_S = 0.5
@@ -43,10 +47,13 @@ class Lane:
         self.source = source
         self.target = target
         self.record = record
+        self.floors = Floors()
+        self.settled = False
         self._to_storage = direction == TO_STORAGE
-        self.tier = "storage" if self._to_storage else "ssd"
+        self.tier = Tier.STORAGE if self._to_storage else Tier.SSD
         self._keep = KEEP_ON_STORAGE if self._to_storage else KEEP_ON_SSD
         self._told: set[Shard] = set()
+        self._bad: dict[Shard, tuple[int, int]] = {}
         self._problem = ("", 0.0)
         self._wait_s = FIRST_WAIT_S
         self._not_before = 0.0
@@ -55,10 +62,12 @@ class Lane:
 
     def run(self, now: float) -> bool:
         """Copy what is newest, tell it, tidy up; return whether a copy was made, so that there may be more to do."""
-        if now < self._not_before:
+        if self.settled or now < self._not_before:
             return False
         try:
-            return self._run()
+            copied = self._run()
+            self.settled = self.record.released and not copied
+            return copied
         except ReliabilityError as error:
             self._trouble(error, now)
             self._not_before = now + self._wait_s
@@ -69,7 +78,7 @@ class Lane:
         if not self._taken_up:
             self._take_up()
         copied = self._copy_newest()
-        state = (self.record.storage_floor, len(self.record.starts))
+        state = (self._floor(), len(self.record.starts))
         if copied or state != self._tidied:
             self._tidy()
             self._tidied = state
@@ -82,16 +91,32 @@ class Lane:
         if self.target.root.is_dir():
             self.target.sweep()
         for shard in sorted(self._shards_of_target()):
-            self._tell_copy(shard)
+            try:
+                self._tell_copy(shard)
+            except RecordUnusable as error:
+                self._distrust(self.target, shard, error)
+            except CopyMissing:
+                continue
         self._taken_up = True
+
+    def follow(self, record: JobRecord, safe: Floors) -> None:
+        """Take over what the node now knows of the job."""
+        if record != self.record:
+            self.record, self.settled = record, False
+        self.floors = safe
 
     def _copy_newest(self) -> bool:
         """Copy the newest shard that the target lacks. The target is asked for single keys only: it may be far away."""
         starts = self.record.epoch_starts()
         for shard in self._wanted(self._shards(self.source)):
-            if shard in self._told or abandoned(shard, starts):
+            if shard in self._told or abandoned(shard, starts) or self._known_bad(shard):
                 continue
-            if self._copy(shard):
+            try:
+                copied = self._copy(shard)
+            except (DigestMismatch, RecordUnusable) as error:
+                self._distrust(self.source, shard, error)  # the others are not to blame for it
+                continue
+            if copied:
                 self._tell_copy(shard)
                 return True
         return False
@@ -112,6 +137,8 @@ class Lane:
             self.target.put(
                 self.source.data_path(key), self._key(self.target, shard), digest=record["digest"], record=record
             )
+        except RecordUnusable:
+            raise
         except CopyMissing:
             return False  # it was removed meanwhile: a newer one has taken its place
         except DigestMismatch:
@@ -129,7 +156,6 @@ class Lane:
     def _tell_copy(self, shard: Shard) -> None:
         key = self._key(self.target, shard)
         record = self.target.record(key)
-        self._told.add(shard)
         body = {
             **_where(shard),
             "tier": self.tier,
@@ -140,22 +166,46 @@ class Lane:
             "drain_s": record.get("drain_s"),
         }
         _say("snapshot_copy", self.record.job, body)
+        self._told.add(shard)
+
+    def _known_bad(self, shard: Shard) -> bool:
+        return shard in self._bad and self._bad[shard] == self._stamp(self.source, shard)
+
+    def _stamp(self, tier: DirectoryTier, shard: Shard) -> tuple[int, int]:
+        """Tell one file of a name from another: a damaged shard may be replaced by a good one."""
+        try:
+            found = tier.data_path(self._key(tier, shard)).lstat()
+        except OSError:
+            return (0, 0)
+        return found.st_ino, found.st_mtime_ns
+
+    def _distrust(self, tier: DirectoryTier, shard: Shard, error: ReliabilityError) -> None:
+        """Tell once that a shard is no good, and pass it over from now on."""
+        detail = {"code": error.code, "message": error.message, "hint": error.hint}
+        _say("snapshot_problem", self.record.job, {**_where(shard), "tier": self.tier, **detail})
+        if tier is self.source:
+            self._bad[shard] = self._stamp(tier, shard)
 
     def _trouble(self, error: ReliabilityError, now: float) -> None:
         """Tell a trouble when it begins and then now and again while it lasts."""
         code, since = self._problem
         if error.code == code and now - since < REPEAT_PROBLEM_S:
             return
-        self._problem = (error.code, now)
         waiting = max(self._shards_quietly(), default=None)
         where = _where(waiting) if waiting else {"snapshot_epoch": None, "step": None, "rank": None}
         detail = {"code": error.code, "message": error.message, "hint": error.hint}
         _say("snapshot_problem", self.record.job, {**where, "tier": self.tier, **detail})
+        self._problem = (error.code, now)
+
+    def _floor(self) -> int | None:
+        """Return the step that is safe. What the server said while an older attempt was the newest does not count."""
+        if self.floors.epoch != self.record.epoch:
+            return None
+        return self.floors.storage if self._to_storage else self.floors.ssd
 
     def _tidy(self) -> None:
-        floor = (self.record.storage_floor or 0) if self._to_storage else None
-        found = self._shards_of_target()
-        for shard in removable(found, starts=self.record.epoch_starts(), keep=self._keep, floor=floor):
+        found, starts = self._shards_of_target(), self.record.epoch_starts()
+        for shard in removable(found, starts=starts, keep=self._keep, floor=self._floor(), tier=self.tier):
             self.target.delete(self._key(self.target, shard))
 
     def _shards(self, tier: DirectoryTier) -> list[Shard]:
@@ -194,6 +244,7 @@ class Mover:
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
         self._lanes: dict[str, Lane] = {}
+        self._seen: dict[str, tuple[int, int]] = {}
 
     def pass_once(self) -> bool:
         """Go through all jobs once; return whether anything was copied."""
@@ -203,21 +254,42 @@ class Mover:
         return any(copied)
 
     def _take_up_records(self) -> None:
-        for record in jobrecord.load_all(self._options.jobs_dir):
-            if self._options.direction == TO_STORAGE and not record.storage_dir:
-                continue
-            lane = self._lanes.get(record.job)
-            if lane is None or lane.record.storage_dir != record.storage_dir:
-                self._lanes[record.job] = self._lane(record)
-            else:
-                lane.record = record
+        """Read the records when one of them changed: jobs that are over only cost a look at the folder."""
+        seen = _stamps(self._options.jobs_dir)
+        if seen == self._seen:
+            return
+        found = {record.job: record for record in jobrecord.load_all(self._options.jobs_dir)}
+        for record in found.values():
+            self._take_up(record)
+        for job in self._lanes.keys() - found.keys():
+            del self._lanes[job]
+        self._seen = seen
+
+    def _take_up(self, record: JobRecord) -> None:
+        if self._options.direction == TO_STORAGE and not record.storage_dir:
+            return
+        lane = self._lanes.get(record.job)
+        if lane is None or lane.record.storage_dir != record.storage_dir:
+            lane = self._lanes[record.job] = self._lane(record)
+        lane.follow(record, floors.load(self._options.jobs_dir, record.job))
 
     def _lane(self, record: JobRecord) -> Lane:
-        ssd = DirectoryTier(self._options.ssd_dir / record.job, owner=self._options.node)
+        ssd = DirectoryTier(self._options.ssd_dir / record.job, owner=self._options.node, private=True)
         if self._options.direction == TO_SSD:
             return Lane(TO_SSD, record, DirectoryTier(self._options.memory_dir / record.job / "mem"), ssd)
         storage = DirectoryTier(Path(record.storage_dir) / record.job, owner=self._options.node)
         return Lane(TO_STORAGE, record, ssd, storage)
+
+
+def _stamps(folder: Path) -> dict[str, tuple[int, int]]:
+    """Return what tells one version of each file in a folder from the next: files are replaced, never rewritten."""
+    with os.scandir(folder) as entries:
+        found = {}
+        for entry in entries:
+            with contextlib.suppress(FileNotFoundError):
+                stat = entry.stat(follow_symlinks=False)
+                found[entry.name] = (stat.st_ino, stat.st_mtime_ns)
+        return found
 
 
 def main(argv: Sequence[str] | None = None) -> None:

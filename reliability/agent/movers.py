@@ -1,7 +1,8 @@
 """Who keeps the two movers alive and listens to what they tell?
 
-One thread for each: it starts the process, passes its lines on as reports, and starts it again when it died. The
-thread lives as long as the agent, which matters: a child asks to end with the thread that started it.
+One thread for each: it starts the process, passes its lines on as reports, and starts it again when it died or when
+anything else went wrong, which is told as a finding as soon as there is room for one. The thread lives as long as the
+agent, which matters: a child asks to end with the thread that started it.
 """
 
 import contextlib
@@ -24,6 +25,7 @@ from reliability.tiers.directory import DirectoryTier
 
 FIRST_WAIT_S = 0.2
 LONGEST_WAIT_S = 5.0
+REPEAT_S = 60.0
 _CHECKOUT = str(Path(__file__).resolve().parents[2])
 
 log = logging.getLogger("stepkeeper.agent")
@@ -39,6 +41,8 @@ class Movers:
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._owed: dict[str, tuple[str, int]] = {}
+        self._told_at: dict[str, float] = {}
         self._threads = [
             threading.Thread(target=self._keep, args=(direction,), name=direction, daemon=True)
             for direction in (TO_SSD, TO_STORAGE)
@@ -91,12 +95,47 @@ class Movers:
         wait_s = FIRST_WAIT_S
         while not self._stopping.is_set():
             began = steady()
-            self._run(direction)
+            why = self._run_guarded(direction)
             if self._stopping.is_set():
                 return
-            log.error("mover ended, starting it again: node=%s mover=%s", self._config.name, direction)
+            log.error("mover ended, starting it again: node=%s mover=%s why=%s", self._config.name, direction, why)
             wait_s = FIRST_WAIT_S if steady() - began > LONGEST_WAIT_S else min(2 * wait_s, LONGEST_WAIT_S)
             self._stopping.wait(wait_s)
+
+    def _run_guarded(self, direction: str) -> str:
+        """Run a mover to its end and return why it ended. Boundary: whatever happens here, it is started again."""
+        self._tell_owed()
+        try:
+            self._run(direction)
+        except Exception as error:
+            log.exception("mover not kept: node=%s mover=%s", self._config.name, direction)
+            self._owe(direction, f"{type(error).__name__}: {error}")
+            self._tell_owed()
+            return str(error)
+        return "it ended by itself"
+
+    def _owe(self, direction: str, why: str) -> None:
+        """Have a failure told, now or, when the disk for reports is what failed, as soon as that is over."""
+        with self._lock:
+            first, times = self._owed.get(direction, (why, 0))
+            self._owed[direction] = (first, times + 1)
+
+    def _tell_owed(self) -> None:
+        """Tell what failed, a lasting failure once in a while. Boundary: that it cannot be told hinders nothing."""
+        with self._lock:
+            owed = dict(self._owed)
+        for direction, (why, times) in owed.items():
+            if steady() - self._told_at.get(direction, -REPEAT_S) < REPEAT_S:
+                continue
+            evidence = f"The copying of snapshots {direction} failed and was tried again: {why}"
+            try:
+                self._report("finding", {"code": "mover-failed", "rank": None, "evidence": evidence, "count": times})
+            except Exception as error:
+                log.warning("failure of a mover not told yet: mover=%s reason=%s", direction, error)
+                return
+            with self._lock:
+                self._owed.pop(direction, None)
+                self._told_at[direction] = steady()
 
     def _run(self, direction: str) -> None:
         with (self._config.data_dir / f"{direction}.log").open("ab") as errors:
@@ -109,11 +148,14 @@ class Movers:
             )
         with self._lock:
             self._children[direction] = child
-        if self._stopping.is_set():
-            child.kill()
         with child:
-            for line in child.stdout or ():
-                self._pass_on(line)
+            try:
+                if not self._stopping.is_set():
+                    for line in child.stdout or ():
+                        self._pass_on(line)
+            finally:
+                # One whose word could not be kept starts anew: it then tells all copies again.
+                child.kill()
 
     def _argv(self, direction: str) -> list[str]:
         config = self._config
@@ -130,6 +172,7 @@ class Movers:
             log.warning("mover said something unreadable: %r", line[:200])
             return
         self._report(kind, body, job=job, epoch=self._jobs.epoch(job))
+        self._tell_owed()
         if kind == "snapshot_copy" and body.get("tier") == "ssd":
             self.nudge()
 

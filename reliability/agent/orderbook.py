@@ -1,4 +1,4 @@
-"""What has this node been ordered before? Kept on disk, so that a restart forgets nothing.
+"""What has this node been ordered before? Kept on disk, so that neither a restart nor a loss of power forgets it.
 
 Nonces are kept until the order they came with has expired; results so that an order asked again is answered and not
 done again; the highest epoch of each job so that an older attempt is never obeyed.
@@ -26,7 +26,7 @@ class OrderBook:
         self._lock = threading.Lock()
         self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA synchronous=NORMAL")
+        self._db.execute("PRAGMA synchronous=FULL")
         self._db.executescript(_SCHEMA)
 
     def seen(self, nonce: str) -> bool:

@@ -13,10 +13,9 @@ from typing import Any
 from reliability.agent.clock import steady
 from reliability.agent.identity import Identity
 from reliability.agent.server import Answer, Server, ServerAway, ServerRefused
-from reliability.agent.spool import Report, Spool
+from reliability.agent.spool import URGENT, Report, Spool
 from reliability.errors import ReliabilityError, StaleEpoch
 
-URGENT = frozenset({"finding", "rank_exit", "container", "first_step", "order_result", "order_refused"})
 MOST_REPORTS = 200
 FIRST_WAIT_S = 0.05
 LONGEST_WAIT_S = 2.0
@@ -67,7 +66,7 @@ class Reporter:
         self._thread.start()
 
     def report(self, kind: str, body: Mapping[str, Any], *, job: str = "", epoch: int = 0) -> None:
-        """Keep a report, durable before this returns; urgent kinds are sent at once, others with the next beat."""
+        """Keep a report on disk; urgent kinds are forced to it before this returns and sent at once."""
         self._spool.add(kind, body, at=time.time(), job=job, epoch=epoch)
         if kind in URGENT:
             with self._wake:
@@ -198,13 +197,13 @@ class Reporter:
             item["seq"]: item for item in answer.body.get("results", ()) if isinstance(item, dict) and "seq" in item
         }
         taken = [report for report in reports if by_seq.get(report.seq, {}).get("status") in {"accepted", "duplicate"}]
+        refused = [report for report in reports if by_seq.get(report.seq, {}).get("status") == "refused"]
         self._spool.done(taken)
-        for report in reports:
-            item = by_seq.get(report.seq, {})
-            if item.get("status") == "refused":
-                self._spool.refuse(report, code=str(item.get("code", "")), message=str(item.get("message", "")))
-        if reports and not by_seq:
-            raise ServerAway("The server answered without saying which reports it took.")
+        for report in refused:
+            item = by_seq[report.seq]
+            self._spool.refuse(report, code=str(item.get("code", "")), message=str(item.get("message", "")))
+        if reports and not (taken or refused):
+            raise ServerAway("The server answered without saying which of the reports it took.")
 
     def _refused(self, error: ServerRefused, reports: list[Report], beat: dict[str, Any] | None) -> None:
         """A whole batch was refused: find the item to blame, or say why this node may not send."""

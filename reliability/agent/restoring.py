@@ -1,19 +1,23 @@
 """Which copy of a shard can be trusted, and how does it get into the memory tier?
 
 Sources are tried best first. Every byte is verified against the committed digest, in memory too: nothing
-unverified is restored. What does not verify is named, so that nobody tries it again.
+unverified is restored. What does not verify is named, so that nobody tries it again. Where a copy lies is what the
+node that made it once reported: only a file with the very name of this shard, in a folder of this job, is opened.
 """
 
+import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from reliability.agent.desk import OrderFailed
 from reliability.agent.payloads import RankRestore, Source
 from reliability.errors import CopyMissing, DigestMismatch, TierError
 from reliability.tiers import copying
-from reliability.tiers.directory import DirectoryTier
+from reliability.tiers.directory import DATA_SUFFIX, DirectoryTier
+from reliability.tiers.shards import Shard
 
 AT_ONCE = 4
 
@@ -67,9 +71,19 @@ def _bring(memory: DirectoryTier, wanted: RankRestore, source: Source, *, node: 
     if source.tier == "memory":
         _verify_in_place(memory, key, source)
         return
+    _check_place(wanted.shard, source, job)
     if _already_there(memory, key, source):
         return
     memory.put(source.path, key, digest=source.digest, record=_record(wanted, source, job))
+
+
+def _check_place(shard: Shard, source: Source, job: str) -> None:
+    """Raises CopyMissing for a path, as given or with its links followed, that is not the place of this shard."""
+    key = shard.stored_key if source.tier == "storage" else shard.flat_key
+    place = Path(job) / f"{key}{DATA_SUFFIX}"
+    for path in (source.path, Path(os.path.realpath(source.path))):  # unlike resolve() it ends on a loop of links
+        if not path.is_absolute() or ".." in path.parts or path.parts[-len(place.parts) :] != place.parts:
+            raise CopyMissing(f"{source.path} is not where {source.tier} keeps this shard: it must end with {place}.")
 
 
 def _verify_in_place(memory: DirectoryTier, key: str, source: Source) -> None:

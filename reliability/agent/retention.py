@@ -1,53 +1,50 @@
-"""Which shard files may go? Decided by epoch and step in the lineage, never by time or name.
+"""Which shards of one tier may be removed? The rule is domain/snapshots.to_delete; here a node applies it to its own.
 
-Rules: the newest `keep` shards of each rank in the current line stay; on storage those at or above the floor (the
-newest step complete there) stay too. Shards of an abandoned line stay until the newest epoch has committed one of
-its own: before that they may be all there is.
+A node knows how the attempts began that it took part in, no others. Until the newest attempt has committed a shard
+of its own here nothing is removed at all: before that the older ones may be all there is.
 """
 
 from collections.abc import Iterable, Sequence
 
-from reliability.domain.snapshots import EpochStart, SnapshotId, in_lineage, lineage_ceilings
+from reliability.domain.snapshots import Copy, EpochStart, SnapshotId, Tier, in_lineage, lineage_ceilings, to_delete
 from reliability.tiers.shards import Shard
 
 
 def abandoned(shard: Shard, starts: Sequence[EpochStart]) -> bool:
-    """Return whether a shard lies beside the line that the newest known epoch goes on.
-
-    Epochs older than every known start are not judged, except by the step at which the line left them.
-    """
-    ceilings = lineage_ceilings(starts)
-    if not ceilings:
-        return False
-    oldest_known = min(start.epoch for start in starts)
-    if shard.epoch > max(start.epoch for start in starts):
-        return False  # of an attempt that is just beginning
-    for start in starts:
-        restored = start.restored
-        if start.epoch in ceilings and restored and restored.epoch == shard.epoch and shard.step > restored.step:
-            return True
-    if shard.epoch < oldest_known:
-        return False
-    return not in_lineage(SnapshotId(shard.epoch, shard.step), ceilings)
+    """Return whether a shard lies beside the line that the newest known attempt goes on."""
+    line = _line([shard], starts)
+    return line is not None and not in_lineage(SnapshotId(shard.epoch, shard.step), line)
 
 
 def removable(
-    shards: Iterable[Shard], *, starts: Sequence[EpochStart], keep: int, floor: int | None = None
+    shards: Iterable[Shard], *, starts: Sequence[EpochStart], keep: int, floor: int | None, tier: Tier = Tier.SSD
 ) -> list[Shard]:
-    """Return the shards of one tier that may be removed. `floor` None: no step is protected beyond `keep`."""
-    ordered = sorted(shards, reverse=True)
-    result: list[Shard] = []
-    for rank in {shard.rank for shard in ordered}:
-        result += _removable_of_rank([shard for shard in ordered if shard.rank == rank], starts, keep, floor)
-    return sorted(result)
+    """Return the shards of one tier of this node that may be removed. `floor` None: the server vouches for no step."""
+    found = sorted(shards)
+    newest = max((start.epoch for start in starts), default=0)
+    if not any(shard.epoch >= newest for shard in found):
+        return []
+    by_copy = {_copy(shard, tier): shard for shard in found}
+    return [by_copy[copy] for copy in to_delete(by_copy, keep, floor, _line(found, starts))]
 
 
-def _removable_of_rank(
-    newest_first: list[Shard], starts: Sequence[EpochStart], keep: int, floor: int | None
-) -> list[Shard]:
-    line = [shard for shard in newest_first if not abandoned(shard, starts)]
-    beside = [shard for shard in newest_first if abandoned(shard, starts)]
-    newest_epoch = max((start.epoch for start in starts), default=0)
-    renewed = any(shard.epoch == newest_epoch for shard in line)
-    old = [shard for shard in line[max(keep, 1) :] if floor is None or shard.step < floor]
-    return old + (beside if renewed else [])
+def _copy(shard: Shard, tier: Tier) -> Copy:
+    snapshot = SnapshotId(shard.epoch, shard.step)
+    return Copy(snapshot=snapshot, rank=shard.rank, tier=tier, node="", path="", size_bytes=0, digest="")
+
+
+def _line(shards: Iterable[Shard], starts: Sequence[EpochStart]) -> dict[int, int | None] | None:
+    """Return the ceilings of the current line over the epochs of these shards; None when no start is known.
+
+    Of epochs before the first known start only those are judged that the line is known to have left at some step;
+    an epoch above all known starts belongs to an attempt that is just beginning.
+    """
+    if not starts:
+        return None
+    line = lineage_ceilings(starts)
+    known = {start.epoch for start in starts}
+    for start in starts:
+        if start.epoch in line and start.restored and start.restored.epoch not in known:
+            line[start.restored.epoch] = start.restored.step
+    unjudged = {shard.epoch for shard in shards} - line.keys()
+    return line | {epoch: None for epoch in unjudged if not min(known) <= epoch <= max(known)}

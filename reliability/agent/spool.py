@@ -1,7 +1,8 @@
 """Where do reports wait until the server has them? On disk, in order, through outages and restarts of the agent.
 
-Each report has a sequence number within the incarnation that made it. The spool is bounded: when it is full, the
-kinds that the server can do without go first, and every dropped report is counted.
+Each report has a sequence number within the incarnation that made it. An urgent report outlives a loss of power; of
+the others those of the last moments may be lost with it, and are made again from what the node finds. The spool is
+bounded: when it is full, the kinds that the server can do without go first, and every dropped report is counted.
 """
 
 import json
@@ -12,6 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+URGENT = frozenset({"finding", "rank_exit", "container", "first_step", "order_result", "order_refused"})
+"""What is sent at once and forced to the disk before anything else goes on."""
 
 LIMIT_BYTES = 200 * 2**20
 _OVERHEAD_BYTES = 200
@@ -66,21 +70,23 @@ class Spool:
         self.incarnation = incarnation
         self._limit_bytes = limit_bytes
         self._lock = threading.Lock()
+        self._level = ""
         self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA synchronous=NORMAL")
         self._db.executescript(_SCHEMA)
+        self._durable(False)
         row = self._db.execute("SELECT COALESCE(SUM(LENGTH(body)), 0), COUNT(*) FROM reports").fetchone()
         self._bytes = int(row[0]) + int(row[1]) * _OVERHEAD_BYTES
         last = self._db.execute("SELECT COALESCE(MAX(seq), 0) FROM reports WHERE incarnation = ?", (incarnation,))
         self._seq = int(last.fetchone()[0])
 
     def add(self, kind: str, body: Mapping[str, Any], *, at: float, job: str = "", epoch: int = 0) -> int:
-        """Keep a report and return its sequence number."""
+        """Keep a report and return its sequence number; an urgent one is forced to the disk first."""
         text = json.dumps(body, separators=(",", ":"))
         weight = "memory_copy" if kind == "snapshot_copy" and body.get("tier") == "memory" else kind
         with self._lock:
             self._seq += 1
+            self._durable(kind in URGENT)
             self._db.execute(
                 "INSERT INTO reports (incarnation, seq, kind, weight, at, job, epoch, body) VALUES (?,?,?,?,?,?,?,?)",
                 (self.incarnation, self._seq, kind, weight, at, job, epoch, text),
@@ -141,17 +147,27 @@ class Spool:
         with self._lock:
             return int(self._db.execute("SELECT COUNT(*) FROM reports").fetchone()[0])
 
-    def take_dropped(self) -> dict[str, int]:
-        """Return how many reports were dropped by kind since the last call."""
+    def dropped(self) -> dict[str, int]:
+        """Return how many reports were dropped by kind and not told yet."""
         with self._lock:
-            counts = dict(self._db.execute("SELECT kind, count FROM dropped").fetchall())
-            self._db.execute("DELETE FROM dropped")
-            return counts
+            return dict(self._db.execute("SELECT kind, count FROM dropped WHERE count > 0").fetchall())
+
+    def forget_dropped(self, kind: str, count: int) -> None:
+        """Take note that so many dropped reports were told; more may have been dropped meanwhile."""
+        with self._lock:
+            self._db.execute("UPDATE dropped SET count = count - ? WHERE kind = ?", (count, kind))
 
     def close(self) -> None:
         """Close the file."""
         with self._lock:
             self._db.close()
+
+    def _durable(self, wanted: bool) -> None:
+        """Choose whether the next writes are forced to the disk, at the price of a sync each."""
+        level = "FULL" if wanted else "NORMAL"
+        if level != self._level:
+            self._db.execute(f"PRAGMA synchronous={level}")
+            self._level = level
 
     def _make_room(self) -> None:
         aim = self._limit_bytes * 9 // 10

@@ -20,7 +20,7 @@ from reliability import conf
 from reliability.domain.reports import Batch, parse_batch, parse_registration
 from reliability.errors import InvalidInput, ReliabilityError, StaleEpoch
 from reliability.models import Job, Node
-from reliability.services import access, beats, clock, nodes, orders, reports
+from reliability.services import access, beats, clock, nodes, orders, reports, snapshots
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -136,14 +136,15 @@ def _answer(node: Node, batch: Batch, results: list[dict[str, Any]], now: Any) -
     named = {item.job for item in batch.items if item.job}
     if batch.heartbeat is not None:
         named |= {job.job for job in batch.heartbeat.jobs}
-    jobs = list(Job.objects.filter(name__in=named).values_list("name", "epoch", "storage_step")) if named else []
+    jobs = list(Job.objects.filter(name__in=named)) if named else []
     return {
         "server_time": now.timestamp(),
         "lease_s": conf.cluster_policy().lease_s,
         "results": results,
         "orders": orders.overdue(node, now),
-        "epochs": {name: epoch for name, epoch, _ in jobs},
-        "storage_floor": {name: step for name, _, step in jobs if step is not None},
+        "epochs": {job.name: job.epoch for job in jobs},
+        "storage_floor": {job.name: job.storage_step for job in jobs if job.storage_step is not None},
+        "ssd_floor": snapshots.local_floors(jobs),
     }
 
 

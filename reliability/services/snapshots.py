@@ -4,16 +4,19 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Q
+from django.db.models import Count, Q
 
-from reliability.domain.snapshots import CopyState, SnapshotId, Tier
+from reliability.domain.orders import OrderKind
+from reliability.domain.snapshots import CopyState, SnapshotId, Tier, in_lineage, lineage_ceilings
 from reliability.errors import InvalidInput
-from reliability.models import Job, Node, Rank, Snapshot, SnapshotCopy
+from reliability.models import Job, Node, OrderRecord, Rank, Snapshot, SnapshotCopy
 from reliability.selectors import core
 from reliability.services import dispatch
 
 STATE_OF_PROBLEM = {"digest_mismatch": CopyState.CORRUPT, "corrupt": CopyState.CORRUPT}
 """What a copy that could not be used becomes, by error code; every other code means that it is lost."""
+
+FLOOR_LOOKS_AT = 100
 
 NO_FAULT_OF_THE_COPY = frozenset({"tier_unreachable", "tier_full", "timeout"})
 """Errors after which the same copy may well be read later."""
@@ -32,21 +35,16 @@ def record_copy(job: Job, node: Node, body: Mapping[str, Any], *, at: datetime) 
         job=job, epoch=body["snapshot_epoch"], step=body["step"], defaults={"created_at": at}
     )
     tier = Tier(body["tier"])
-    copy, _ = SnapshotCopy.objects.update_or_create(
-        snapshot=snapshot,
-        rank=rank,
-        tier=tier,
-        node=None if tier is Tier.STORAGE else node,
-        defaults={
-            "path": body["path"],
-            "size_bytes": body["size_bytes"],
-            "digest": body["digest"],
-            "state": CopyState.COMMITTED,
-            "stall_s": body["stall_s"],
-            "drain_s": body["drain_s"],
-            "committed_at": at,
-        },
-    )
+    place = {"snapshot": snapshot, "rank": rank, "tier": tier, "node": None if tier is Tier.STORAGE else node}
+    copy = SnapshotCopy.objects.filter(**place).first() or SnapshotCopy(**place)
+    brought_back = snapshot.epoch < job.epoch and tier is not Tier.STORAGE
+    if copy.state == CopyState.CORRUPT and copy.digest == body["digest"] and not brought_back:
+        return copy  # the same message again: what was found out since stands
+    copy.path, copy.size_bytes, copy.digest = body["path"], body["size_bytes"], body["digest"]
+    copy.state, copy.committed_at = CopyState.COMMITTED, at
+    if not brought_back:  # a restore verifies and writes: neither is what a save costs
+        copy.stall_s, copy.drain_s = body["stall_s"], body["drain_s"]
+    copy.save()
     if tier is Tier.STORAGE:
         raise_storage_step(job, snapshot)
     dispatch.changed(f"job:{job.pk}", "overview")
@@ -63,6 +61,27 @@ def raise_storage_step(job: Job, snapshot: Snapshot) -> None:
         Job.objects.filter(pk=job.pk).update(storage_step=found[0].step)
 
 
+def local_floors(jobs: Iterable[Job]) -> dict[str, int]:
+    """Return for each job the newest step of its line of which every rank has a copy on an SSD or on storage.
+
+    A job without such a step is left out. Looks only at the newest snapshots: every heartbeat asks for this.
+    """
+    floors = {}
+    for job in jobs:
+        rows = Snapshot.objects.filter(job=job, distrusted=False).order_by("-step", "-epoch")
+        ceilings = lineage_ceilings(core.epoch_starts(job))
+        newest = rows.values_list("pk", "epoch", "step")[:FLOOR_LOOKS_AT]
+        in_line = {pk: step for pk, epoch, step in newest if in_lineage(SnapshotId(epoch, step), ceilings)}
+        held = SnapshotCopy.objects.filter(
+            snapshot__in=in_line, tier__in=(Tier.SSD, Tier.STORAGE), state=CopyState.COMMITTED
+        )
+        ranks = held.values_list("snapshot").annotate(ranks=Count("rank", distinct=True))
+        steps = [in_line[pk] for pk, count in ranks if count >= job.world_size]
+        if steps:
+            floors[job.name] = max(steps)
+    return floors
+
+
 def lower_storage_step(job: Job, step: int | None) -> None:
     """After going back to an older step, newer ones on storage must not make agents clear the older away."""
     newer = Q(storage_step__gt=step) if step is not None else Q(storage_step__isnull=False)
@@ -70,13 +89,18 @@ def lower_storage_step(job: Job, step: int | None) -> None:
 
 
 def mark_bad(job: Job, snapshot: SnapshotId, problems: Iterable[Mapping[str, Any]], *, node: Node) -> int:
-    """Mark copies that a node could not use; each problem is {rank, tier, code}. Returns how many were marked."""
-    marked = 0
+    """Mark copies that a node could not use; each problem is {rank, tier, code}. Returns how many were marked.
+
+    Of shared storage only a node is believed that has a part in the job or was told to restore from there.
+    """
+    marked, believed = 0, _may_judge_storage(job, node)
     for problem in problems:
         code = str(problem.get("code", ""))
         if code in NO_FAULT_OF_THE_COPY or problem.get("rank") is None:
             continue
         tier = str(problem.get("tier", ""))
+        if tier == Tier.STORAGE and not believed:
+            continue
         copies = SnapshotCopy.objects.filter(
             snapshot__job=job,
             snapshot__epoch=snapshot.epoch,
@@ -88,7 +112,21 @@ def mark_bad(job: Job, snapshot: SnapshotId, problems: Iterable[Mapping[str, Any
         if tier != Tier.STORAGE:
             copies = copies.filter(node=node)
         marked += copies.update(state=STATE_OF_PROBLEM.get(code, CopyState.LOST))
+    if marked:
+        _recompute_storage_step(job)
     return marked
+
+
+def _may_judge_storage(job: Job, node: Node) -> bool:
+    if job.slots.filter(node=node).exists():
+        return True
+    return OrderRecord.objects.filter(job=job, node=node, kind=OrderKind.RESTORE, epoch=job.epoch).exists()
+
+
+def _recompute_storage_step(job: Job) -> None:
+    """A step that is not complete on storage any more must not let agents clear older ones away."""
+    found = core.complete_snapshots(job, tier=Tier.STORAGE)
+    lower_storage_step(job, found[0].step if found else None)
 
 
 def distrust(job: Job, snapshot: SnapshotId, *, reason: str) -> None:

@@ -1,22 +1,28 @@
 """Copies to the next tier: durable, verified, newest first, and never half a file that counts."""
 
+import argparse
 import json
 import os
 import select
 import signal
+import sqlite3
+import stat
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from reliability.agent import jobrecord
+from reliability.agent import config, floors, jobrecord
+from reliability.agent.floors import Floors
 from reliability.agent.jobrecord import JobRecord
-from reliability.agent.mover import KEEP_ON_SSD, TO_SSD, TO_STORAGE
+from reliability.agent.mover import KEEP_ON_SSD, TO_SSD, TO_STORAGE, Mover
+from reliability.agent.movers import Movers
 from reliability.tiers import copying
 from reliability.tiers.directory import DirectoryTier
 from reliability.tiers.shards import Shard
@@ -47,6 +53,10 @@ class MoverProcess:
 
     def save(self) -> None:
         jobrecord.save(self.jobs, self.record)
+
+    def safe(self, *, epoch: int = 1, ssd: int | None = None, storage: int | None = None) -> None:
+        """Keep what the server says is safe, as the agent does."""
+        floors.save(self.jobs, JOB, Floors(epoch=epoch, ssd=ssd, storage=storage))
 
     def start(self) -> None:
         argv = [sys.executable, "-m", "reliability.agent.mover", self.direction, "--node=n", f"--parent={os.getpid()}"]
@@ -190,6 +200,7 @@ def test_shards_of_an_abandoned_line_go_only_after_the_new_line_has_committed(to
     until(lambda: sorted(to_ssd.steps()) == [10, 20, 30])
     to_ssd.record.begin(2, [0], (1, 20))
     to_ssd.save()
+    to_ssd.safe(epoch=2, ssd=20)
     target = DirectoryTier(to_ssd.ssd / JOB)
     begun = time.monotonic()
     until(lambda: time.monotonic() - begun > 1.2)
@@ -203,15 +214,160 @@ def test_storage_keeps_what_is_not_yet_complete_there(to_storage: MoverProcess) 
     for step in range(10, 130, 10):
         commit(to_storage.storage / JOB, Shard(1, step, 0), b"x", stored=True)
         commit(to_storage.storage / JOB, Shard(1, step, 7), b"x", stored=True)
-    to_storage.record.storage_floor = 20
-    to_storage.save()
+    to_storage.safe(storage=20)
     to_storage.start()
     until(lambda: "e1/s10-r0" not in target.keys("e1/"))
     assert "e1/s20-r0" in target.keys("e1/")
-    to_storage.record.storage_floor = 120
-    to_storage.save()
+    to_storage.safe(storage=120)
     until(lambda: sum(key.endswith("-r0") for key in target.keys("")) == 8)
     assert sum(key.endswith("-r7") for key in target.keys("")) == 12, "another node's rank is not ours to tidy"
+
+
+def held_on_ssd(mover: MoverProcess) -> list[int]:
+    return sorted(int(key.split("-s")[1].split("-")[0]) for key in DirectoryTier(mover.ssd / JOB).keys(""))
+
+
+def commit_and_wait(mover: MoverProcess, steps: range) -> None:
+    for step in steps:
+        commit(mover.memory, Shard(1, step, 0), b"x")
+        until(lambda step=step: step in mover.steps())
+
+
+def test_the_ssd_keeps_the_last_step_that_all_ranks_have_however_far_one_rank_is_ahead(to_ssd: MoverProcess) -> None:
+    to_ssd.start()
+    commit_and_wait(to_ssd, range(10, 60, 10))
+    assert held_on_ssd(to_ssd) == [10, 20, 30, 40, 50], "no step is known to be safe yet"
+    to_ssd.safe(ssd=20)
+    until(lambda: held_on_ssd(to_ssd) == [20, 30, 40, 50])
+    commit_and_wait(to_ssd, range(60, 100, 10))
+    assert held_on_ssd(to_ssd) == list(range(20, 100, 10))
+    to_ssd.safe(ssd=90)
+    until(lambda: held_on_ssd(to_ssd) == [60, 70, 80, 90])
+
+
+def test_a_floor_told_for_an_older_attempt_removes_nothing(to_ssd: MoverProcess) -> None:
+    to_ssd.start()
+    commit_and_wait(to_ssd, range(10, 60, 10))
+    to_ssd.record.begin(2, [0], (1, 50))
+    to_ssd.save()
+    to_ssd.safe(epoch=1, ssd=50)
+    commit(to_ssd.memory, Shard(2, 60, 0), b"x")
+    until(lambda: 60 in to_ssd.steps())
+    assert held_on_ssd(to_ssd) == [10, 20, 30, 40, 50, 60]
+
+
+def test_one_damaged_shard_and_one_bad_record_do_not_hold_up_the_others_and_are_told_once(
+    to_ssd: MoverProcess,
+) -> None:
+    damage(commit(to_ssd.memory, Shard(1, 30, 0), b"x" * 1000)["path"])
+    (to_ssd.memory / "e1-s40-r0.snap").write_bytes(b"x")
+    (to_ssd.memory / "e1-s40-r0.json").write_text("{}")
+    commit(to_ssd.memory, Shard(1, 20, 0), b"x")
+    to_ssd.start()
+    until(lambda: to_ssd.steps() == [20])
+    commit(to_ssd.memory, Shard(1, 50, 0), b"x")
+    until(lambda: to_ssd.steps() == [20, 50])
+    found = [(problem["step"], problem["code"]) for problem in to_ssd.problems()]
+    assert sorted(found) == [(30, "digest_mismatch"), (40, "corrupt")]
+    commit(to_ssd.memory, Shard(1, 30, 0), b"good again")
+    until(lambda: 30 in to_ssd.steps())
+
+
+def test_a_copy_on_the_ssd_whose_record_was_torn_does_not_stop_the_mover(to_storage: MoverProcess) -> None:
+    for step in (10, 20):
+        commit(to_storage.ssd / JOB, Shard(1, step, 0), b"x")
+    (to_storage.ssd / JOB / "e1-s20-r0.json").write_text('{"digest"')
+    to_storage.start()
+    until(lambda: to_storage.steps() == [10])
+    assert [problem["step"] for problem in to_storage.problems()] == [20]
+
+
+def options(mover: MoverProcess) -> argparse.Namespace:
+    folders = {"jobs_dir": mover.jobs, "memory_dir": mover.folder / "memory", "ssd_dir": mover.ssd}
+    return argparse.Namespace(direction=mover.direction, node="n", parent=os.getpid(), **folders)
+
+
+def test_a_job_that_is_over_and_copied_costs_nothing_until_it_begins_again(
+    to_ssd: MoverProcess, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    commit(to_ssd.memory, Shard(1, 10, 0), b"x")
+    to_ssd.record.released = True
+    to_ssd.save()
+    mover = Mover(options(to_ssd))
+    assert mover.pass_once(), "what is not copied yet is copied after the release too"
+    assert not mover.pass_once()
+    looks: list[str] = []
+    real = DirectoryTier.keys
+    monkeypatch.setattr(DirectoryTier, "keys", lambda tier, prefix: looks.append(prefix) or real(tier, prefix))
+    monkeypatch.setattr(jobrecord, "load_all", None)
+    assert not mover.pass_once()
+    assert looks == []
+    monkeypatch.undo()
+    to_ssd.record.released = False
+    to_ssd.save()
+    commit(to_ssd.memory, Shard(1, 20, 0), b"x")
+    assert mover.pass_once()
+    assert sorted(held_on_ssd(to_ssd)) == [10, 20]
+
+
+def test_what_cannot_be_said_is_not_taken_for_said(to_ssd: MoverProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit(to_ssd.memory, Shard(1, 10, 0), b"x")
+    said: list[tuple[Any, ...]] = []
+    tries = [OSError("the pipe is full")]
+
+    def say(*words: Any) -> None:
+        if tries:
+            raise tries.pop()
+        said.append(words)
+
+    monkeypatch.setattr("reliability.agent.mover._say", say)
+    mover = Mover(options(to_ssd))
+    with pytest.raises(OSError, match="full"):
+        mover.pass_once()
+    assert mover.pass_once()
+    assert [word[0] for word in said] == ["snapshot_copy"]
+
+
+def test_copies_on_the_ssd_are_for_the_agents_user_alone(to_ssd: MoverProcess) -> None:
+    to_ssd.start()
+    commit_and_wait(to_ssd, range(10, 20, 10))
+    assert stat.S_IMODE((to_ssd.ssd / JOB).stat().st_mode) == 0o700
+
+
+def test_movers_go_on_after_any_failure_and_it_is_told_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("data/jobs", "memory", "ssd"):
+        (tmp_path / name).mkdir(parents=True)
+    argv = ["--server=http://127.0.0.1:9", "--name=n", "--address=127.0.0.1", "--runtime=process"]
+    argv += [f"--{name}-dir={tmp_path / name}" for name in ("data", "memory", "ssd")]
+    told: list[dict[str, Any]] = []
+    full = [True]
+
+    def report(_kind: str, body: dict[str, Any], **_about: Any) -> None:
+        if full[0]:
+            raise sqlite3.OperationalError("database or disk is full")
+        told.append(body)
+
+    real, failing = subprocess.Popen, [True]
+
+    def popen(*args: Any, **given: Any) -> Any:
+        if failing[0]:
+            raise OSError(11, "Resource temporarily unavailable")
+        return real(*args, **given)
+
+    monkeypatch.setattr("reliability.agent.movers.subprocess.Popen", popen)
+    movers = Movers(config.parse(argv, {}), SimpleNamespace(epoch=lambda _job: 1), report)
+    movers.start()
+    try:
+        begun = time.monotonic()
+        until(lambda: time.monotonic() - begun > 0.5)
+        full[0] = failing[0] = False
+        until(lambda: len(movers.pids()) == 2)
+        until(lambda: {body["code"] for body in told} == {"mover-failed"})
+        assert "Resource temporarily unavailable" in told[0]["evidence"]
+    finally:
+        movers.stop()
 
 
 def test_a_mover_ends_with_the_agent(to_ssd: MoverProcess) -> None:

@@ -5,6 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from reliability.agent import restoring
+from reliability.agent.desk import OrderFailed
+from reliability.agent.folder import JobFolder
+from reliability.agent.payloads import RankRestore, Source
 from reliability.tiers import copying
 from reliability.tiers.shards import Shard
 from tests.agent.conftest import AgentProcess
@@ -74,6 +78,24 @@ def test_a_restore_without_any_good_copy_fails_and_names_them_all(ingest: Ingest
         ("storage", "copy_missing"),
     }
     assert outcome["error"]["code"] in {"digest_mismatch", "copy_missing"}
+
+
+@pytest.mark.parametrize("tier", ["ssd", "storage"])
+def test_a_path_that_is_not_the_place_of_the_shard_is_not_opened(tmp_path: Path, tier: str) -> None:
+    memory = JobFolder(tmp_path / "memory" / JOB)
+    memory.make()
+    elsewhere = commit(tmp_path / "other-job", SHARD, CONTENT, stored=tier == "storage")
+    secret = tmp_path / "secret"
+    secret.write_bytes(CONTENT)
+    linked = tmp_path / tier / JOB / f"{SHARD.stored_key if tier == 'storage' else SHARD.flat_key}.snap"
+    linked.parent.mkdir(parents=True)
+    linked.symlink_to(secret)
+    for path in (secret, Path(elsewhere["path"]), linked):
+        source = Source(tier=tier, path=path, digest=elsewhere["digest"], node="")
+        with pytest.raises(OrderFailed) as refused:
+            restoring.restore(memory.memory, [RankRestore(shard=SHARD, sources=[source])], node="n", job=JOB)
+        assert [bad["code"] for bad in refused.value.result["bad"]] == ["copy_missing"]
+    assert memory.memory.keys("") == []
 
 
 def test_a_copy_on_another_node_is_never_looked_for_here(ingest: Ingest, copies: dict[str, dict]) -> None:

@@ -41,25 +41,42 @@ def test_a_job_is_stuck_by_its_own_measure(stepless_s: float, step_s: float, ste
 shards = st.lists(st.builds(Shard, st.integers(1, 4), st.integers(1, 50), st.integers(0, 2)), unique=True)
 
 
+starts = [EpochStart(epoch=1, restored=None), EpochStart(epoch=3, restored=SnapshotId(1, 25))]
+
+
+def in_the_line(shard: Shard) -> bool:
+    return (shard.epoch == 1 and shard.step <= 25) or shard.epoch >= 3
+
+
+@given(shards, st.integers(1, 5), st.integers(0, 60))
+def test_neither_the_newest_of_the_line_nor_anything_at_or_above_the_floor_is_removed(
+    found: list[Shard], keep: int, floor: int
+) -> None:
+    removed = set(removable(found, starts=starts, keep=keep, floor=floor))
+    line = [shard for shard in found if in_the_line(shard)]
+    kept = sorted({(shard.step, shard.epoch) for shard in line}, reverse=True)[:keep]
+    for shard in line:
+        if shard.step >= floor or (shard.step, shard.epoch) in kept:
+            assert shard not in removed
+
+
 @given(shards, st.integers(1, 5))
-def test_the_newest_shard_of_a_rank_in_the_line_is_never_removed(found: list[Shard], keep: int) -> None:
-    starts = [EpochStart(epoch=1, restored=None), EpochStart(epoch=3, restored=SnapshotId(1, 25))]
-    removed = set(removable(found, starts=starts, keep=keep))
-    for rank in {shard.rank for shard in found}:
-        line = [s for s in found if s.rank == rank and ((s.epoch == 1 and s.step <= 25) or s.epoch >= 3)]
-        if line:
-            assert max(line) not in removed
-        elif not any(s.rank == rank for s in found):
-            assert not removed
+def test_nothing_at_all_is_removed_while_the_server_vouches_for_no_step(found: list[Shard], keep: int) -> None:
+    assert removable(found, starts=starts, keep=keep, floor=None) == []
 
 
-@given(shards)
-def test_nothing_is_removed_from_a_line_without_a_commit_of_the_newest_epoch_but_what_is_beyond_the_count(
-    found: list[Shard],
+@given(shards, st.integers(0, 60))
+def test_nothing_is_removed_before_the_newest_attempt_has_committed_something_here(
+    found: list[Shard], floor: int
 ) -> None:
     old = [shard for shard in found if shard.epoch < 3]
-    starts = [EpochStart(epoch=1, restored=None), EpochStart(epoch=3, restored=SnapshotId(1, 25))]
-    assert removable(old, starts=starts, keep=100) == []
+    assert removable(old, starts=starts, keep=1, floor=floor) == []
+
+
+def test_what_a_node_that_joined_late_cannot_judge_stays_like_the_line_it_came_from() -> None:
+    joined = [EpochStart(epoch=5, restored=SnapshotId(4, 100))]
+    found = [Shard(3, 50, 0), Shard(4, 100, 0), Shard(4, 110, 0), Shard(5, 120, 0)]
+    assert removable(found, starts=joined, keep=4, floor=60) == [Shard(4, 110, 0)]
 
 
 def test_keys_of_both_forms_name_the_same_shard() -> None:

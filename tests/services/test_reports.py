@@ -4,9 +4,10 @@ import pytest
 
 from reliability.domain.failover import State
 from reliability.domain.reports import parse_batch
+from reliability.domain.snapshots import SnapshotId
 from reliability.models import Failover, Finding, Incident, Node, OrderRecord, Rank, Report, Snapshot, SnapshotCopy
 from reliability.selectors import core
-from reliability.services import clock, reading, reports
+from reliability.services import clock, reading, reports, snapshots
 from tests.services.world import World
 
 pytestmark = pytest.mark.django_db
@@ -162,12 +163,15 @@ def test_the_floor_of_the_disks_is_the_newest_step_of_the_line_that_no_rank_lack
     world.running_job()
     assert snapshots.local_floors([world.job()]) == {}
     world.save(8, tiers=("memory",))
+    reports.process_new()
     assert snapshots.local_floors([world.job()]) == {}, "memory does not outlive its host"
     world.save(16, tiers=("memory", "ssd"))
     for rank, name in ((0, "n1"), (1, "n2")):
         world.agents[name].save_one(rank, 18, "ssd")
+    reports.process_new()
     assert snapshots.local_floors([world.job()]) == {"lm": 16}, "a rank far behind keeps the others' older copies"
     world.agents["n3"].save_one(2, 18, "storage")
+    reports.process_new()
     assert snapshots.local_floors([world.job()]) == {"lm": 18}
     snapshots.distrust(world.job(), SnapshotId(1, 18), reason="it failed twice")
     assert snapshots.local_floors([world.job()]) == {"lm": 16}
