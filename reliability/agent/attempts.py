@@ -78,7 +78,6 @@ def recovered(job: str, folder: JobFolder) -> JobRecord:
         ranks=[order["rank"] for order in orders if isinstance(order.get("rank"), int)],
         lease_rule=_rule(folder),
         stopped=not orders,
-        recovered=True,
     )
     restored = shards.parse(Path(str(env.get("STEPKEEPER_RESTORE", ""))).stem)
     if epoch:

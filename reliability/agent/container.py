@@ -1,6 +1,5 @@
 """Which container does a job's slot run in? One launcher for each job and node, kept over attempts."""
 
-import importlib.util
 import os
 import sys
 from pathlib import Path
@@ -136,7 +135,8 @@ class JobContainer:
 
 
 def _launcher(*, in_docker: bool) -> list[str]:
+    """Without an image the launcher is the one that came with this agent: an installed client may be of another
+    version, and both sides of the control files must be of one."""
     if in_docker:
         return ["python3", "-m", "stepkeeper.launcher"]
-    installed = importlib.util.find_spec("stepkeeper") is not None
-    return [sys.executable, "-m", "stepkeeper.launcher" if installed else "reliability.trainer.launcher"]
+    return [sys.executable, "-m", "reliability.trainer.launcher"]

@@ -24,7 +24,7 @@ class JobRecord:
     `epoch` is the highest attempt known, `started_epoch` the attempt whose ranks were last started here. `starts`
     lists how attempts began, [epoch, restored epoch, restored step] with nulls for a start from nothing.
     `stopped` is a fact and set only when the end of the ranks is confirmed; `stopping` is the reason for which the
-    lease demands their end until then. `recovered` marks a record made up from what a lost one left behind.
+    lease demands their end until then. `adopted` marks a part of which only a container told, until the server does.
     """
 
     job: str
@@ -42,7 +42,7 @@ class JobRecord:
     exits_reported: list[int] = field(default_factory=list)
     first_steps_reported: list[int] = field(default_factory=list)
     released: bool = False
-    recovered: bool = False
+    adopted: bool = False
 
     @property
     def training(self) -> bool:
@@ -58,7 +58,7 @@ class JobRecord:
         """Take over that an attempt starts here."""
         self.epoch = self.started_epoch = epoch
         self.ranks = ranks
-        self.stopped, self.stopping, self.released, self.recovered = False, "", False, False
+        self.stopped, self.stopping, self.released, self.adopted = False, "", False, False
         self.stopped_ranks, self.exits_reported, self.first_steps_reported = [], [], []
         self.starts = [start for start in self.starts if start[0] != epoch][-STARTS_KEPT:]
         self.starts.append([epoch, *(restored or (None, None))])

@@ -91,16 +91,16 @@ class LocalJobs:
             part.end_container("it was released here")
             self.forget(job)
         else:
-            part.container.up = True
+            part.container.up, part.record.adopted = True, True
 
-    def judge_recovered(self, known: Collection[str], *, heard_at: float) -> None:
-        """End the containers of parts made up from leftovers whose job the server does not know.
+    def judge_adopted(self, known: Collection[str], *, heard_at: float) -> None:
+        """End the containers that were found and whose job the server does not know.
 
         `known` are the jobs named in the answer to a heartbeat that was sent at `heard_at`.
         """
         for part in self.all():
-            if part.record.recovered and part.made_at < heard_at - HEARD_MARGIN_S:
-                part.record.recovered = False
+            if part.record.adopted and part.made_at < heard_at - HEARD_MARGIN_S:
+                part.record.adopted = False
                 if part.record.job not in known:
                     threading.Thread(target=self._end_unknown, args=(part,), name="unknown", daemon=True).start()
 
@@ -109,7 +109,7 @@ class LocalJobs:
             part.end_container("the server knows no such job")
         except ReliabilityError as error:
             log.error("container not ended: job=%s reason=%s", part.record.job, error.message)
-            part.record.recovered = True  # to be judged again
+            part.record.adopted = True  # to be judged again
 
     def release(self, part: LocalJob, epoch: int, *, seen: int) -> None:
         """Release a part and forget it in one: whoever waited for it finds it closed and asks for a new one."""

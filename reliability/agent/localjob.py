@@ -135,7 +135,7 @@ class LocalJob:
         digest = self.container.ensure_image(plan.image)
         with self.orders:
             self._check(attempt)
-            self.record.released = False
+            self.record.released = self.record.adopted = False
             self._ensure_container(plan, epoch=epoch, slot=slot)
         self._wait(lambda: self.folder.ready() is not None, attempt, limit_s, "The launcher did not get ready")
         return digest

@@ -208,7 +208,7 @@ class AgentNode:
         for envelope in answer.get("orders") or ():
             self._desk.receive(envelope)
         if beat:
-            self._jobs.judge_recovered(set(_mapping(answer.get("epochs"))), heard_at=self._reporter.answered_at)
+            self._jobs.judge_adopted(set(_mapping(answer.get("epochs"))), heard_at=self._reporter.answered_at)
             self._report_dropped()
 
     def _report_dropped(self) -> None:
