@@ -14,6 +14,7 @@ from django.forms import ModelForm
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.shortcuts import redirect
 from django.urls import URLPattern, path
+from rest_framework.authtoken.models import TokenProxy
 
 from reliability import models
 from reliability.domain.failover import State
@@ -24,6 +25,7 @@ from reliability.services import failovers, nodes
 admin.site.site_header = "Stepkeeper administration"
 admin.site.site_title = "Stepkeeper"
 admin.site.index_title = "Users, nodes and records"
+admin.site.unregister(TokenProxy)  # each person's token is theirs alone: it is shown once and never again
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
@@ -50,7 +52,7 @@ class PartlyEditableAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> list[str]:
         """All fields but the editable ones."""
         names = [field.name for field in self.model._meta.fields]
-        return [name for name in names if name not in self.editable]
+        return [name for name in names if name not in (*self.editable, *(self.exclude or ()))]
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Rows come from agents and services."""
@@ -76,10 +78,6 @@ class NodeAdmin(PartlyEditableAdmin):
     list_filter = ("role", "health", "tier", "runtime")
     search_fields = ("name", "address")
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> list[str]:
-        """The hash of the token is not shown to anybody."""
-        return [name for name in super().get_readonly_fields(request, obj) if name not in self.exclude]
-
 
 @admin.register(models.Job)
 class JobAdmin(PartlyEditableAdmin):
@@ -89,6 +87,16 @@ class JobAdmin(PartlyEditableAdmin):
     list_display = ("name", "state", "epoch", "approval", "every_steps", "created_by", "created_at")
     list_filter = ("state", "approval")
     search_fields = ("name",)
+    exclude = ("env",)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> list[str]:
+        """Of the environment only the names: its values may be secrets."""
+        return [*super().get_readonly_fields(request, obj), "env_names"]
+
+    @admin.display(description="Names in the environment")
+    def env_names(self, job: models.Job) -> str:
+        """Return the names of the variables."""
+        return ", ".join(sorted(job.env)) or "none"
 
 
 @admin.register(models.Hold)
@@ -231,8 +239,9 @@ class ValidationAdmin(ReadOnlyAdmin):
 
 @admin.register(models.OrderRecord)
 class OrderAdmin(ReadOnlyAdmin):
-    """Orders to nodes."""
+    """Orders to nodes. What an order carries is not shown: it holds the environment of the job."""
 
+    exclude = ("payload",)
     list_display = ("kind", "node", "job", "epoch", "state", "sendings", "created_at")
     list_filter = ("kind", "state")
 

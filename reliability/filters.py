@@ -3,9 +3,10 @@
 from typing import Any
 
 import django_filters as filters
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from reliability.models import Failover, Incident, Job, Node
+from reliability.selectors import core
 
 
 class StyledFilterSet(filters.FilterSet):
@@ -41,10 +42,18 @@ class NodeFilter(StyledFilterSet):
     health = filters.ChoiceFilter(
         choices=Node._meta.get_field("health").choices, empty_label="any health", label="Health"
     )
+    held = filters.ChoiceFilter(
+        choices=(("yes", "held"), ("no", "not held")), empty_label="held or not", label="Held", method="by_holds"
+    )
 
     class Meta:
         model = Node
-        fields = ("name", "role", "health")
+        fields = ("name", "role", "health", "held")
+
+    def by_holds(self, rows: QuerySet[Node], _name: str, value: str) -> QuerySet[Node]:
+        """Keep nodes with a hold in force, or those without."""
+        held = Q(pk__in=core.active_holds().values("node"))
+        return rows.filter(held if value == "yes" else ~held)
 
 
 class IncidentFilter(StyledFilterSet):

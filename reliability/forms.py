@@ -31,7 +31,7 @@ class DrillForm(StyledForm):
     """Which node of the job is broken, and how."""
 
     what = forms.ChoiceField(label="What happens", choices=Drill.What.choices, widget=forms.RadioSelect)
-    node = forms.ModelChoiceField(label="To which node", queryset=Node.objects.none())
+    node = forms.ModelChoiceField(label="To which node", queryset=Node.objects.none(), empty_label=None)
 
     def __init__(self, *args: Any, job: Job, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

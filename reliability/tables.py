@@ -3,9 +3,23 @@
 from typing import Any, Self
 
 import django_tables2 as tables
+from django.core.paginator import EmptyPage, PageNotAnInteger, Paginator
 from django.http import HttpRequest
 
 PAGE_ROWS = 50
+
+
+class NearestPage(Paginator):  # type: ignore[type-arg]
+    """Answers a page number that is none, or too high, by the nearest page there is."""
+
+    def page(self, number: int | str) -> Any:
+        """Return the page, the first, or the last."""
+        try:
+            return super().page(self.validate_number(number))
+        except PageNotAnInteger:
+            return super().page(1)
+        except EmptyPage:
+            return super().page(self.num_pages if str(number).isdecimal() and int(number) > 0 else 1)
 
 
 class StyledTable(tables.Table):
@@ -18,8 +32,13 @@ class StyledTable(tables.Table):
         attrs = {"class": "table table-vcenter card-table"}
 
     def configured(self, request: HttpRequest) -> Self:
-        """Sort and page as the address asks."""
-        tables.RequestConfig(request, paginate={"per_page": PAGE_ROWS}).configure(self)
+        """Sort and page as the address asks; what it asks for and is not there becomes the nearest page that is."""
+        asked = ",".join(request.GET.getlist(self.prefixed_order_by_field)).split(",")
+        order = [alias for alias in asked if alias.removeprefix("-") in self.base_columns]
+        if order:
+            self.order_by = order
+        self.request = request
+        self.paginate(NearestPage, per_page=PAGE_ROWS, page=request.GET.get(self.prefixed_page_field, 1))
         return self
 
 

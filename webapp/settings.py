@@ -98,6 +98,7 @@ STEPKEEPER = {
     "lease_s": env_number("LEASE_S", 4.0, least=0.5, most=600),
     "silence_s": env_number("SILENCE_S", 6.0, least=1, most=3600),
     "proof_s": env_number("PROOF_S", 3.0, least=0.5, most=3600),
+    "lone_node_s": env_number("LONE_NODE_S", 60, least=1, most=86400),
     "approval_ttl_s": env_number("APPROVAL_TTL_S", 600, least=10, most=86400),
     "validation_max_age_s": env_number("VALIDATION_MAX_AGE_S", 900, least=0, most=604800),
     "order_ttl_s": env_number("ORDER_TTL_S", 60, least=5, most=3600),
@@ -109,6 +110,7 @@ STEPKEEPER = {
 }
 RECONCILE_S = env_number("RECONCILE_S", 1.0, least=0.2, most=60)
 VALIDATE_STANDBYS = env_bool("VALIDATE_STANDBYS", default=True)
+KEEP_REPORTS_DAYS = env_number("KEEP_REPORTS_DAYS", 7, least=1, most=3650)
 MAX_INGEST_BYTES = int(env_number("MAX_INGEST_BYTES", 4 * 2**20, least=2**12, most=2**30))
 
 INSTALLED_APPS = [
@@ -234,8 +236,12 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
+    "filters": {"one_line": {"()": "webapp.logs.OneLine"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": env("LOG_LEVEL", "INFO").upper()},
     # three lines for every task would hide what happens: the reconciler runs each second
-    "loggers": {name: {"level": "WARNING"} for name in ("celery.app.trace", "celery.worker.strategy", "celery.beat")},
+    "loggers": {
+        **{name: {"level": "WARNING"} for name in ("celery.app.trace", "celery.worker.strategy", "celery.beat")},
+        "django.request": {"filters": ["one_line"]},
+    },
 }

@@ -5,15 +5,16 @@ from django.contrib.auth import views as auth
 from django.urls import URLPattern, URLResolver, include, path
 
 from reliability.api.health import healthz
-from reliability.views import errors, failovers, jobs, nodes, overview, planner, reports
+from reliability.views import errors, failovers, jobs, nodes, overview, planner, reports, sign_in
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", overview.overview, name="overview"),
-    path("sign-in/", auth.LoginView.as_view(redirect_authenticated_user=True), name="login"),
+    path("sign-in/", sign_in.SignIn.as_view(), name="login"),
     path("sign-out/", auth.LogoutView.as_view(), name="logout"),
     path("jobs/", jobs.job_list, name="jobs"),
     path("jobs/<slug:name>/", jobs.job, name="job"),
     path("jobs/<slug:name>/drill/", jobs.drill, name="job-drill"),
+    path("jobs/<slug:name>/propose/", jobs.propose, name="job-propose"),
     path("jobs/<slug:name>/start/", jobs.start, name="job-start"),
     path("jobs/<slug:name>/stop/", jobs.stop, name="job-stop"),
     path("nodes/", nodes.node_list, name="nodes"),
@@ -35,6 +36,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("reports/", reports.reports, name="reports"),
     path("reports/token/", reports.renew_token, name="token-renew"),
     path("reports/token/delete/", reports.delete_token, name="token-delete"),
+    path("admin/login/", sign_in.administration, name="admin-sign-in"),
     path("admin/", admin.site.urls),
     path("api/", include("reliability.api.urls")),
     path("healthz", healthz, name="healthz"),

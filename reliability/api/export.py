@@ -40,8 +40,12 @@ def cell(value: Any) -> str | int | float:
         return "yes" if value else "no"
     if isinstance(value, int | float):
         return value
-    text = "; ".join(str(item) for item in value) if isinstance(value, list | tuple) else str(value)
+    text = "; ".join(map(_told, value)) if isinstance(value, list | tuple) else str(value)
     return f"'{text}" if text.startswith(FORMULA_STARTS) else text
+
+
+def _told(item: Any) -> str:
+    return ", ".join(f"{name}={part}" for name, part in item.items()) if isinstance(item, Mapping) else str(item)
 
 
 def _value(row: Mapping[str, Any], path: str) -> Any:

@@ -18,6 +18,7 @@ from reliability.api.parameters import FormatNegotiation, StrictFilterBackend
 from reliability.domain.failover import OPEN
 from reliability.domain.snapshots import CopyState, Tier
 from reliability.models import Failover, Hold, Incident, Job, Node, Snapshot, SnapshotCopy
+from reliability.selectors import core
 
 NUMBER = "[0-9]{1,18}"
 Rows = list[Any]
@@ -78,15 +79,17 @@ class Nodes(Resource):
     """Nodes with role, tier, health, holds and facts of the host."""
 
     queryset = Node.objects.prefetch_related(
-        Prefetch("slots__job", Job.objects.only("name")),
+        Prefetch("slots", core.active_slots().select_related("job"), to_attr="active_slots"),
         Prefetch("holds", Hold.objects.filter(released_at=None), to_attr="open_holds"),
     )
     serializer_class = serializers.NodeSerializer
     filterset_class = filters.NodeFilters
     lookup_field = "name"
     csv_columns = columns(
-        "name", "role", "tier", "preemptible", "health", "health_reason", "jobs", "runtime", "address", "agent_version",
-        "cpus=host_facts.cpus", "memory_bytes=host_facts.memory_bytes", "cpu_model=host_facts.cpu_model", "spooled",
+        "name", "role", "tier", "preemptible", "health", "health_reason", "jobs", "holds", "runtime", "address",
+        "agent_version", "cpus=host_facts.cpus", "memory_bytes=host_facts.memory_bytes", "cpu_model=host_facts.cpu_model",
+        "spooled",
+        *(f"{tier}_free_bytes=disks.{tier}.free_bytes" for tier in Tier),
         "registered_at", "last_seen_at",
     )  # fmt: skip
 

@@ -46,7 +46,7 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
 
     def get_jobs(self, node: Node) -> list[str]:
         """Return names of jobs."""
-        return sorted({slot.job.name for slot in node.slots.all()})
+        return sorted({slot.job.name for slot in node.active_slots})
 
 
 class SlotSerializer(serializers.ModelSerializer[Slot]):

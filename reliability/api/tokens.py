@@ -12,35 +12,27 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import CharField, Serializer
-from rest_framework.throttling import SimpleRateThrottle
+from rest_framework.throttling import BaseThrottle
 from rest_framework.views import APIView
 
-
-class AddressThrottle(SimpleRateThrottle):
-    """Limits tries from one address. The address is the connection's, not one that a client writes in a header."""
-
-    scope = "token_address"
-    rate = "30/min"
-
-    def get_cache_key(self, request: Request, view: APIView) -> str | None:
-        """Return what is counted; revoking is not."""
-        if request.method != "POST":
-            return None
-        return self.cache_format % {"scope": self.scope, "ident": request.META.get("REMOTE_ADDR", "")}
+from reliability.services import sign_ins
 
 
-class NameThrottle(SimpleRateThrottle):
-    """Limits tries at one name, from wherever they come."""
+class SignInThrottle(BaseThrottle):
+    """Limits tries; the address is the connection's, not one that a client writes in a header."""
 
-    scope = "token_name"
-    rate = "10/min"
+    def allow_request(self, request: Request, view: APIView) -> bool:
+        """Count a try. Revoking is none."""
+        return request.method != "POST" or sign_ins.begin(**_who(request))
 
-    def get_cache_key(self, request: Request, view: APIView) -> str | None:
-        """Return what is counted: the name as given, so that unknown names cost the same."""
-        name = request.data.get("username") if isinstance(request.data, dict) else None
-        if request.method != "POST" or not isinstance(name, str):
-            return None
-        return self.cache_format % {"scope": self.scope, "ident": name[:150].casefold().encode().hex()}
+    def wait(self) -> float:
+        """Return after how long the count begins anew."""
+        return float(sign_ins.WINDOW_S)
+
+
+def _who(request: Request) -> dict[str, str]:
+    name = request.data.get("username") if isinstance(request.data, dict) else None
+    return {"address": request.META.get("REMOTE_ADDR", ""), "name": name if isinstance(name, str) else ""}
 
 
 class TokenAnswer(Serializer[Any]):
@@ -53,7 +45,7 @@ class TokenView(APIView):
     """Give or revoke the caller's token."""
 
     renderer_classes = [JSONRenderer]
-    throttle_classes = [AddressThrottle, NameThrottle]
+    throttle_classes = [SignInThrottle]
 
     def get_permissions(self) -> list[Any]:
         """Return who may: anyone may try to sign in, only the signed-in may revoke."""
@@ -68,6 +60,7 @@ class TokenView(APIView):
         """Return the token of this user; 400 when name and password do not belong together."""
         serializer = AuthTokenSerializer(data=request.data, context={"request": request})
         serializer.is_valid(raise_exception=True)
+        sign_ins.succeeded(**_who(request))
         user: User = serializer.validated_data["user"]
         token, _ = Token.objects.get_or_create(user=user)
         return Response({"token": token.key})

@@ -13,6 +13,7 @@ from reliability.errors import InvalidInput
 
 _MAX_S = 1e12
 _MIN_MTBF_S = 1e-3
+_SHORTEST_S = 1e-9
 _TANGENT = 1e-12
 """Relative size below which the ends of the interval are one point and rounding must not decide."""
 
@@ -201,13 +202,13 @@ def curve(inputs: FirstOrderInputs, points: int) -> list[tuple[float, float]]:
     """Return `points` pairs (period in seconds, effective rate), evenly spaced on a log axis around the plan.
 
     Reaches from a tenth to ten times the planned period and covers the interval that keeps the target; no period is
-    shorter than the stall. Raises InvalidInput for fewer than 2 points.
+    shorter than the stall or than a nanosecond. Raises InvalidInput for fewer than 2 points.
     """
     if points < 2:
         raise InvalidInput("points", f"{points} is too few for a curve", hint="Ask for 2 or more.")
     plan = first_order(inputs)
     middle = plan.period_s or plan.high_s or 1.0
-    low = max(inputs.save_stall_s, min(middle / 10, plan.low_s or middle))
+    low = max(inputs.save_stall_s, min(middle / 10, plan.low_s or middle), _SHORTEST_S)
     high = max(middle * 10, plan.high_s or 0.0, low * 10)
     ratio = math.log(high / low) / (points - 1)
     periods = [low * math.exp(ratio * index) for index in range(points)]

@@ -7,7 +7,8 @@ from typing import Any
 
 from reliability.domain import goodput
 from reliability.domain.failover import OPEN, State
-from reliability.models import Failover, FailoverEvent, Finding, Incident, OrderRecord, Validation
+from reliability.models import Failover, FailoverEvent, Finding, Incident, OrderRecord, Report, Validation
+from reliability.selectors.job_pages import RankOutput, outputs
 
 DETECTION = "detection"
 STAGES = {
@@ -110,6 +111,12 @@ def _told(value: Any) -> str:
 def incident_findings(incident: Incident) -> Iterable[Finding]:
     """Return the findings of an incident in the order in which they came."""
     return incident.findings.select_related("node", "job").order_by("found_at", "pk")
+
+
+def incident_outputs(incident: Incident) -> tuple[RankOutput, ...]:
+    """Return the last output of the ranks whose end is a finding of the incident."""
+    ends = Report.objects.filter(finding__incident=incident, kind="rank_exit")
+    return outputs(ends.select_related("node").order_by("pk").distinct())
 
 
 def failover_page(failover: Failover, *, now: datetime) -> FailoverPage:

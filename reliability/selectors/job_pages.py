@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from reliability.domain.snapshots import CopyState, EpochStart, SnapshotId, Tier, in_lineage, lineage_ceilings
-from reliability.models import Drill, Epoch, Failover, Incident, Job, Plan, Snapshot, SnapshotCopy
+from reliability.models import Drill, Epoch, Failover, Incident, Job, Plan, Report, Snapshot, SnapshotCopy
 from reliability.selectors.progress import TIERS, JobLine, job_lines
 
 LEDGER_ROWS = 40
@@ -32,8 +32,9 @@ class LedgerCell:
             self.gone += 1
             self.corrupt += copy.state == CopyState.CORRUPT
             return
+        if copy.rank not in self.ranks:  # a shard that a restore brought to a second node is the same shard
+            self.size_bytes += copy.size_bytes
         self.ranks.add(copy.rank)
-        self.size_bytes += copy.size_bytes
         self.complete_at = max(self.complete_at or copy.committed_at, copy.committed_at)
         if copy.stall_s is not None:
             self.stall_s = max(self.stall_s or 0.0, copy.stall_s)
@@ -52,6 +53,19 @@ class LedgerRow:
 
 
 @dataclass(frozen=True)
+class RankOutput:
+    """The last lines that a rank wrote before it ended, as its node kept them with the end."""
+
+    key: int
+    rank: int
+    epoch: int | None
+    exit_code: int | None
+    at: datetime
+    node: str
+    tail: str
+
+
+@dataclass(frozen=True)
 class JobPage:
     """Everything of a job's page."""
 
@@ -63,6 +77,18 @@ class JobPage:
     failovers: tuple[Failover, ...]
     drills: tuple[Drill, ...]
     open_failover: Failover | None
+    output: tuple[RankOutput, ...]
+
+    @property
+    def unstarted(self) -> int | None:
+        """The job's epoch while no attempt was begun in it."""
+        epoch = self.line.job.epoch
+        return None if not epoch or any(row.number == epoch for row in self.epochs) else epoch
+
+    @property
+    def undecided(self) -> bool:
+        """Whether it waits for a person and nothing was proposed that could be approved."""
+        return self.line.job.state == Job.State.WAITING and self.open_failover is None
 
 
 def _rows(snapshots: Iterable[Snapshot], ceilings: dict[int, dict[int, int | None]]) -> list[LedgerRow]:
@@ -95,6 +121,28 @@ def ledger(jobs: Iterable[Job], *, limit: int = LEDGER_ROWS) -> list[LedgerRow]:
     return _rows(newest, ceilings)
 
 
+def outputs(reports: Iterable[Report]) -> tuple[RankOutput, ...]:
+    """Return what ended ranks wrote last, from the reports of their ends."""
+    return tuple(
+        RankOutput(
+            key=report.pk,
+            rank=report.body.get("rank", 0),
+            epoch=report.epoch,
+            exit_code=report.body.get("exit_code"),
+            at=report.received_at,
+            node=report.node.name,
+            tail=str(report.body["tail"]).strip("\n"),
+        )
+        for report in reports
+        if report.body.get("tail")
+    )
+
+
+def _last_outputs(job: Job) -> tuple[RankOutput, ...]:
+    ends = Report.objects.filter(job_name=job.name, kind="rank_exit", state=Report.State.PROCESSED)
+    return outputs(ends.select_related("node").order_by("-pk")[:ROWS])
+
+
 def job_page(job: Job, *, now: datetime) -> JobPage:
     """Return what the page of a job shows."""
     failovers = tuple(job.failovers.select_related("failed_node", "standby")[:ROWS])
@@ -107,4 +155,5 @@ def job_page(job: Job, *, now: datetime) -> JobPage:
         failovers=failovers,
         drills=tuple(job.drills.select_related("node", "failover")[:ROWS]),
         open_failover=next((row for row in failovers if row.ended_at is None), None),
+        output=_last_outputs(job),
     )

@@ -9,6 +9,7 @@ from django.db.models import Prefetch, QuerySet
 from reliability.domain.health import NodeHealth, NodeRole
 from reliability.domain.standby import Verdict
 from reliability.models import Finding, Hold, Node, OrderRecord, Report, Slot, Validation
+from reliability.selectors import core
 
 ROWS = 20
 
@@ -52,7 +53,7 @@ def nodes_with_places() -> QuerySet[Node]:
     """Return nodes with open holds and slots prefetched, for lists."""
     return Node.objects.prefetch_related(
         Prefetch("holds", Hold.objects.filter(released_at=None), to_attr="open_holds"),
-        Prefetch("slots", Slot.objects.select_related("job"), to_attr="places"),
+        Prefetch("slots", core.active_slots().select_related("job"), to_attr="places"),
     )
 
 
@@ -95,7 +96,7 @@ def node_page(node: Node) -> NodePage:
     holds = list(node.holds.all()[: 2 * ROWS])
     return NodePage(
         node=node,
-        slots=tuple(node.slots.select_related("job")),
+        slots=tuple(core.active_slots().filter(node=node).select_related("job")),
         holds=tuple(hold for hold in holds if hold.released_at is None),
         past_holds=tuple(hold for hold in holds if hold.released_at is not None),
         validations=tuple(node.validations.select_related("failover")[:ROWS]),

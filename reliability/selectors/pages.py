@@ -7,15 +7,17 @@ from datetime import datetime, timedelta
 
 from django.db.models import Q
 
-from reliability.domain.failover import State
+from reliability.domain.failover import OPEN, State
 from reliability.domain.health import NodeHealth, NodeRole
 from reliability.models import Drill, Failover, Hold, Incident, Job, Node, Slot
+from reliability.selectors import core
 from reliability.selectors.node_pages import StandbyLine, standby_lines
 from reliability.selectors.progress import JobLine, Risk, job_lines
 
 RECENT = timedelta(hours=1)
 ENDED_STAYS = timedelta(hours=12)
 ROWS = 12
+FOLDED = 200
 
 
 @dataclass(frozen=True)
@@ -37,11 +39,12 @@ class NodeGroup:
 
 @dataclass(frozen=True)
 class Happening:
-    """One line of the last hour. Exactly one of the two is set."""
+    """One line of the last hour. Exactly one of the two is set; `count` equal incidents are one line, at the newest."""
 
     at: datetime
     incident: Incident | None = None
     failover: Failover | None = None
+    count: int = 1
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,14 @@ class Waiting:
 
     failover: Failover
     node_minutes: int
+
+
+@dataclass(frozen=True)
+class HeldNode:
+    """A node that nobody may use until its holds are released, and by whom and why."""
+
+    node: Node
+    holds: tuple[Hold, ...]
 
 
 @dataclass(frozen=True)
@@ -66,10 +77,16 @@ class Overview:
     stuck: tuple[Failover, ...]
     groups: tuple[NodeGroup, ...]
     health: tuple[tuple[NodeHealth, int], ...]
-    held: int
+    held: tuple[HeldNode, ...]
+    undecided: tuple[Job, ...]
     standbys: tuple[StandbyLine, ...]
     happenings: tuple[Happening, ...]
     drills: tuple[Drill, ...]
+
+    @property
+    def asks(self) -> int:
+        """How many things wait for a person."""
+        return len(self.waiting) + len(self.undecided) + len(self.held)
 
     @property
     def standbys_ready(self) -> int:
@@ -80,7 +97,7 @@ class Overview:
 def nav_counts() -> NavCounts:
     """Return the numbers beside the menu entries: waiting failovers and open incidents."""
     return NavCounts(
-        waiting=Failover.objects.filter(state=State.AWAITING_APPROVAL).count(),
+        waiting=core.waiting_failovers().count(),
         incidents=Incident.objects.filter(closed_at=None).count(),
     )
 
@@ -104,11 +121,36 @@ def _groups(nodes: Iterable[Node], slots: Iterable[Slot]) -> tuple[NodeGroup, ..
 
 
 def _happenings(since: datetime) -> tuple[Happening, ...]:
-    incidents = Incident.objects.filter(opened_at__gt=since).select_related("job", "node")[:ROWS]
+    incidents = Incident.objects.filter(opened_at__gt=since).select_related("job", "node").order_by("-pk")[:FOLDED]
     failovers = Failover.objects.filter(created_at__gt=since).select_related("job", "failed_node", "standby")[:ROWS]
-    lines = [Happening(row.opened_at, incident=row) for row in incidents]
+    lines = _folded(incidents)
     lines += [Happening(row.created_at, failover=row) for row in failovers]
     return tuple(sorted(lines, key=lambda line: line.at, reverse=True)[:ROWS])
+
+
+def _folded(incidents: Iterable[Incident]) -> list[Happening]:
+    """Return one line for all incidents that say the same, newest first."""
+    newest: dict[tuple[int | None, int | None, str], Incident] = {}
+    counts: Counter[tuple[int | None, int | None, str]] = Counter()
+    for row in incidents:
+        key = (row.job_id, row.node_id, row.code or row.summary)
+        newest.setdefault(key, row)
+        counts[key] += 1
+    return [Happening(row.opened_at, incident=row, count=counts[key]) for key, row in newest.items()]
+
+
+def _held_nodes(nodes: Iterable[Node]) -> tuple[HeldNode, ...]:
+    holds: dict[int, list[Hold]] = defaultdict(list)
+    for hold in core.active_holds():
+        holds[hold.node_id].append(hold)
+    return tuple(HeldNode(node, tuple(holds[node.pk])) for node in nodes if holds[node.pk])
+
+
+def _undecided(lines: Iterable[JobLine]) -> tuple[Job, ...]:
+    """Return the jobs that wait for a person and for which no recovery is open: only a person can go on."""
+    waiting = [line.job for line in lines if line.job.state == Job.State.WAITING]
+    asked = set(Failover.objects.filter(job__in=waiting, state__in=OPEN).values_list("job_id", flat=True))
+    return tuple(job for job in waiting if job.pk not in asked)
 
 
 def _open_failovers() -> tuple[tuple[Waiting, ...], tuple[Failover, ...]]:
@@ -120,7 +162,7 @@ def _open_failovers() -> tuple[tuple[Waiting, ...], tuple[Failover, ...]]:
 
 
 def _worst(lines: Iterable[JobLine]) -> tuple[JobLine | None, Risk]:
-    at_risk = [line for line in lines if line.job.state not in Job.TERMINAL and line.node_risk.steps is not None]
+    at_risk = [line for line in lines if not line.over and not line.plain and line.node_risk.steps is not None]
     worst = max(at_risk, key=lambda line: (line.node_risk.seconds or 0, line.node_risk.steps or 0), default=None)
     return worst, worst.node_risk if worst else Risk()
 
@@ -130,6 +172,9 @@ def overview(*, now: datetime) -> Overview:
     lines = job_lines(listed_jobs(now), now=now)
     active = [line for line in lines if line.job.state not in Job.TERMINAL]
     nodes = list(Node.objects.all())
+    held = _held_nodes(nodes)
+    for each in held:
+        each.node.open_holds = each.holds  # type: ignore[attr-defined] # the board shows it on the tile
     slots = [slot for line in active for slot in line.slots]
     for line in active:
         for slot in line.slots:
@@ -148,7 +193,8 @@ def overview(*, now: datetime) -> Overview:
         stuck=stuck,
         groups=_groups(nodes, slots),
         health=tuple((state, health[state]) for state in NodeHealth if health[state]),
-        held=Hold.objects.filter(released_at=None).values("node").distinct().count(),
+        held=held,
+        undecided=_undecided(active),
         standbys=tuple(standby_lines(nodes, busy={slot.node_id for slot in slots})),
         happenings=_happenings(now - RECENT),
         drills=tuple(Drill.objects.select_related("job", "node", "failover")[:5]),

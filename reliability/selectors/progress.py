@@ -66,9 +66,19 @@ class JobLine:
         return self.job.every_steps * self.step_s if self.step_s else None
 
     @property
+    def plain(self) -> bool:
+        """Whether it is a program as it is, which tells of no steps and takes no snapshots of ours."""
+        return self.job.mode == Job.Mode.PLAIN
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing of it can be lost any more."""
+        return self.job.state in Job.TERMINAL
+
+    @property
     def training(self) -> bool:
-        """Whether steps are being made now."""
-        return self.job.state == Job.State.RUNNING and not self.quiet
+        """Whether it works now: steps are being made, or a plain program lives."""
+        return self.job.state == Job.State.RUNNING and (self.plain or not self.quiet)
 
 
 @dataclass

@@ -14,15 +14,16 @@ from reliability.errors import ReliabilityError, StaleProposal
 from reliability.filters import FailoverFilter, IncidentFilter
 from reliability.forms import DecisionForm
 from reliability.models import Failover, Incident
-from reliability.selectors.failover_pages import failover_page, incident_findings
+from reliability.selectors.failover_pages import failover_page, incident_findings, incident_outputs
 from reliability.services import failovers
 from reliability.tables import FailoverTable, IncidentTable
-from reliability.views.page import render_page, tell, tell_error
+from reliability.views.page import reads, render_page, tell, tell_error
 
 approves = permission_required("reliability.approve_failover", raise_exception=True)
 RELATED = ("job", "incident", "slot", "failed_node", "standby", "superseded_by")
 
 
+@reads("incident")
 @require_safe
 def incident_list(request: HttpRequest) -> HttpResponse:
     """Show all incidents."""
@@ -31,6 +32,7 @@ def incident_list(request: HttpRequest) -> HttpResponse:
     return render_page(request, "incidents/list.html", {"table": table, "filter": listed})
 
 
+@reads("incident")
 @require_safe
 def incident(request: HttpRequest, pk: int) -> HttpResponse:
     """Show one incident with its evidence."""
@@ -38,11 +40,13 @@ def incident(request: HttpRequest, pk: int) -> HttpResponse:
     context = {
         "incident": found,
         "findings": incident_findings(found),
+        "outputs": incident_outputs(found),
         "failovers": found.failovers.select_related("job", "failed_node", "standby"),
     }
     return render_page(request, "incidents/page.html", context, topics=[f"incident:{pk}"])
 
 
+@reads("failover")
 @require_safe
 def failover_list(request: HttpRequest) -> HttpResponse:
     """Show all recoveries."""
@@ -67,6 +71,7 @@ def _show(
     return render_page(request, "failovers/page.html", context, topics=topics, status=status, refresh=address)
 
 
+@reads("failover")
 @require_safe
 def failover(request: HttpRequest, pk: int) -> HttpResponse:
     """Show one recovery; while it waits, as the card to decide on."""

@@ -8,16 +8,18 @@ from django.views.decorators.http import require_POST, require_safe
 from reliability.errors import ReliabilityError
 from reliability.filters import NodeFilter
 from reliability.forms import HoldForm
-from reliability.models import Hold, Node, Slot
+from reliability.models import Hold, Node
+from reliability.selectors import core
 from reliability.selectors.node_pages import node_page, nodes_with_places, standby_lines
 from reliability.services import nodes as node_services
 from reliability.services import validations
 from reliability.tables import NodeTable
-from reliability.views.page import render_page, tell, tell_error
+from reliability.views.page import reads, render_page, tell, tell_error
 
 operates = permission_required("reliability.operate_job", raise_exception=True)
 
 
+@reads("node")
 @require_safe
 def node_list(request: HttpRequest) -> HttpResponse:
     """Show all nodes."""
@@ -26,6 +28,7 @@ def node_list(request: HttpRequest) -> HttpResponse:
     return render_page(request, "nodes/list.html", {"table": table, "filter": listed})
 
 
+@reads("node")
 @require_safe
 def node(request: HttpRequest, name: str) -> HttpResponse:
     """Show one node."""
@@ -34,10 +37,11 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
     return render_page(request, "nodes/page.html", context, topics=[f"node:{found.pk}"])
 
 
+@reads("node")
 @require_safe
 def standbys(request: HttpRequest) -> HttpResponse:
     """Show the standbys in the order in which they would be used."""
-    busy = set(Slot.objects.exclude(node=None).values_list("node", flat=True))
+    busy = set(core.active_slots().values_list("node", flat=True))
     lines = standby_lines(Node.objects.all(), busy=busy)
     return render_page(request, "standbys/list.html", {"lines": lines})
 

@@ -5,9 +5,10 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from reliability.selectors import pages
-from reliability.views.page import render_page
+from reliability.views.page import reads, render_page
 
 
+@reads("job", "node", "incident", "failover", "snapshot", "drill")
 @require_safe
 def overview(request: HttpRequest) -> HttpResponse:
     """Show the state of everything on one page."""

@@ -1,9 +1,10 @@
 """The frame of every page: menu counts, live topics, and the same page as a fragment for the browser's refresh."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from django.contrib import messages
+from django.contrib.auth.decorators import permission_required
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -13,6 +14,15 @@ from reliability.errors import ReliabilityError
 from reliability.selectors import changes, pages
 
 FRAGMENT_HEADER = "X-Fragment"
+NAV_PERMISSIONS = ("reliability.view_failover", "reliability.view_incident")
+
+
+View = Callable[..., HttpResponse]
+
+
+def reads(*models: str) -> Callable[[View], View]:
+    """Ask for the permission to view these models, as the REST interface does; 403 without it."""
+    return permission_required([f"reliability.view_{model}" for model in models], raise_exception=True)
 
 
 class SignedInRequest(HttpRequest):
@@ -46,7 +56,7 @@ def render_page(
         "base": "fragment.html" if fragment else "base.html",
         "refresh": refresh or (request.get_full_path() if request.method == "GET" and status == 200 else ""),
         "topics": " ".join((changes.OVERVIEW, *topics)),
-        "nav": pages.nav_counts() if request.user.is_authenticated else None,
+        "nav": pages.nav_counts() if request.user.has_perms(NAV_PERMISSIONS) else None,
         "section": request.resolver_match.view_name if request.resolver_match else "",
         **(context or {}),
     }

@@ -19,7 +19,7 @@ from reliability.models import Job
 from reliability.selectors import core
 from reliability.selectors.plan_pages import DEFAULT_TARGET, planner_values
 from reliability.services import plans
-from reliability.views.page import render_page, tell, tell_error
+from reliability.views.page import reads, render_page, tell, tell_error
 
 POINTS = 161
 TABLE_POINTS = 9
@@ -145,6 +145,7 @@ def _differs(entered: dict[str, str], values: dict[str, Any], name: str) -> bool
     return entered[name] != str(values[name]) or entered.get(unit, values[unit]) != values[unit]
 
 
+@reads("job", "plan")
 @require_safe
 def plan(request: HttpRequest) -> HttpResponse:
     """Show the period for the inputs in the address; a form of any browser fills them in."""

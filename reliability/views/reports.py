@@ -6,12 +6,13 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_POST, require_safe
 from rest_framework.authtoken.models import Token
 
-from reliability.views.page import render_page, tell
+from reliability.views.page import reads, render_page, tell
 
 SHOWN_ONCE = "new_api_token"
 EXPORTS = ("nodes", "jobs", "snapshots", "incidents", "failovers")
 
 
+@reads("job")
 @require_safe
 def reports(request: HttpRequest) -> HttpResponse:
     """Show what can be exported and how."""
@@ -26,6 +27,7 @@ def reports(request: HttpRequest) -> HttpResponse:
     return render_page(request, "reports.html", context)
 
 
+@reads("job")
 @require_POST
 def renew_token(request: HttpRequest) -> HttpResponse:
     """Make a token for the signed-in person; an older one stops working."""

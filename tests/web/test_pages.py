@@ -32,7 +32,7 @@ def test_an_empty_installation_says_what_to_do_next(client_of: Any) -> None:
 def test_the_overview_answers_its_three_questions(client_of: Any, cluster: dict[str, Any]) -> None:
     text = text_of(client_of("approver"), "/")
     assert "1 of 2 jobs" in text
-    assert "if node n1 was lost now" in text
+    assert "if n1 was lost now" in text
     assert "40 steps" in text  # 1240 minus 1200, the newest step complete on storage
     assert "Review and decide" in text
     assert "1 unreachable, not failed" in text

@@ -27,6 +27,7 @@ CONFIRM = {"job-drill": {"name": "gpt-small"}, "job-stop": {"name": "gpt-small"}
 # who may post: the least role
 POSTS: dict[str, tuple[dict[str, Any], str]] = {
     "job-drill": ({"name": "gpt-small"}, "operator"),
+    "job-propose": ({"name": "gpt-small"}, "operator"),
     "job-start": ({"name": "gpt-small"}, "operator"),
     "job-stop": ({"name": "gpt-small"}, "operator"),
     "node-hold": ({"name": "n1"}, "operator"),
@@ -39,7 +40,7 @@ POSTS: dict[str, tuple[dict[str, Any], str]] = {
     "token-renew": ({}, "viewer"),
     "token-delete": ({}, "viewer"),
 }
-OPEN_TO_ALL = {"login", "healthz"}
+OPEN_TO_ALL = {"login", "healthz", "admin-sign-in"}
 ELSEWHERE = {"logout"}
 
 

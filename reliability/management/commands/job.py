@@ -39,8 +39,10 @@ class Command(BaseCommand):
         submit.add_argument("file", type=Path, help="as examples/numpy_lm/job.toml")
         submit.add_argument("--name", help="submit it under another name than the file says")
         submit.add_argument("--start", action="store_true", help="start it at once")
-        for action, text in (("start", "start a job; one that was over goes on from its newest snapshot"), ("stop", "stop a job; its snapshots stay")):
-            actions.add_parser(action, help=text).add_argument("name")
+        start = actions.add_parser("start", help="start a job; one that was over goes on from its newest snapshot")
+        stop = actions.add_parser("stop", help="stop a job; its snapshots stay")
+        for action in (start, stop):
+            action.add_argument("name")
         actions.add_parser("list", help="show all jobs")
 
     def handle(self, *_args: Any, **options: Any) -> None:
