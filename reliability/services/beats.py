@@ -111,7 +111,9 @@ def _sql_time(at: datetime) -> Any:
 
 def _write_facts(beats: dict[str, Heartbeat]) -> None:
     """Write what changes seldom (containers, disks, spool) only where it changed."""
-    for node in Node.objects.filter(name__in=list(beats)).order_by("name").only("pk", "name", "containers", "disks", "spooled"):
+    for node in (
+        Node.objects.filter(name__in=list(beats)).order_by("name").only("pk", "name", "containers", "disks", "spooled")
+    ):
         beat = beats[node.name]
         facts = {
             "containers": {job.job: {"epoch": job.epoch, "container": job.container} for job in beat.jobs},

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Min
+from django.db.models import Min, Q
 
 from reliability import conf
 from reliability.domain import faults
@@ -66,6 +66,7 @@ def judge(job_id: int) -> Incident | None:
         _settle_old(job)
         if job.state in Job.TERMINAL:
             return None
+        _give_to_their_nodes(job)
         incident = Incident.objects.filter(job=job, closed_at=None).order_by("-id").first()
         findings = _findings(job, incident)
         judgement = _judgement(job, findings)
@@ -80,9 +81,16 @@ def _settle_old(job: Job) -> None:
     """Give findings of earlier attempts, or of a job that is over, to the incident they came too late for."""
     late = Finding.objects.filter(job=job, incident=None)
     if job.state not in Job.TERMINAL:
-        late = late.filter(epoch__lt=job.epoch)
+        late = late.filter(Q(epoch__lt=job.epoch) | Q(epoch=None))
     if late.exists():
         late.update(incident=Incident.objects.filter(job=job).order_by("-id").first())
+
+
+def _give_to_their_nodes(job: Job) -> None:
+    """What is found of a node without a slot says something of that node; the job's own nodes are none the worse."""
+    part = job.slots.exclude(node=None).values("node_id")
+    strangers = Finding.objects.filter(job=job, incident=None).exclude(node__in=part)
+    strangers.update(job=None, epoch=None, rank=None)
 
 
 def _findings(job: Job, incident: Incident | None) -> list[Finding]:
@@ -239,9 +247,10 @@ def control_plane(now: datetime, *, silent: int) -> Incident:
 
 
 def close_control_plane(now: datetime) -> None:
-    """Close that incident when the nodes are heard again."""
+    """Close that incident when our own side is not suspected any more."""
     closed = Incident.objects.filter(code="control-plane", closed_at=None).update(
-        closed_at=now, close_reason="The nodes are heard again."
+        closed_at=now,
+        close_reason="Most nodes are heard again, or those that are silent have been so for long.",
     )
     if closed:
         dispatch.changed("overview")

@@ -7,6 +7,8 @@ behind its own boundary, and reconciliation would do the same a moment later.
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
+from django.db.models import F
+
 from reliability.domain import fault_lines
 from reliability.domain.faults import TABLE
 from reliability.domain.orders import OrderKind
@@ -79,21 +81,39 @@ def _after_order(order: OrderRecord) -> list[FollowUp]:
 
 
 def _order_refused(row: Report) -> list[FollowUp]:
+    """A refusal belongs to the attempt that the order was for, when the node has a part in it; else to the node."""
     reason = row.body["reason"]
     message = row.body.get("message") or ""
     order = orders.find(row.node, row.body["order"]) if row.body.get("order") else None
-    incidents.note(row.node, f"order-{reason}", job=order.job if order else None, evidence=message, report=row)
+    job = _if_taking_part(order.job if order else None, row.node)
+    epoch = order.epoch if order and job else None
+    incidents.note(row.node, f"order-{reason}", job=job, epoch=epoch, evidence=message, report=row)
+    judged = _judged(job, row.node)
     if order is None or reason != "stale":
-        return [("judge_node", row.node_id)]
+        return judged
     refused = {"order": str(order.pk), "status": "refused", "error": {"code": "stale", "message": message, "hint": ""}}
     orders.record_result(row.node, refused, at=row.received_at)
-    return _after_order(order)
+    return [*judged, *_after_order(order)]
+
+
+def _if_taking_part(job: Job | None, node: Node) -> Job | None:
+    """Return the job if this node holds a slot of it: nobody else's word changes what happens to it."""
+    return job if job is not None and job.slots.filter(node=node).exists() else None
+
+
+def _named_job(row: Report) -> Job | None:
+    """Return the job a report speaks of, None when the node has no part in it: then it speaks of the node alone."""
+    return _if_taking_part(Job.objects.filter(name=row.job_name).first(), row.node) if row.job_name else None
+
+
+def _judged(job: Job | None, node: Node) -> list[FollowUp]:
+    return [("judge", job.pk)] if job is not None else [("judge_node", node.pk)]
 
 
 def _finding(row: Report) -> list[FollowUp]:
     """A collector saw a code. The same line again only counts up."""
-    job = Job.objects.filter(name=row.job_name).first() if row.job_name else _job_on(row.node)
-    epoch = row.epoch if row.job_name else (job.epoch if job else None)
+    job = _named_job(row) if row.job_name else _job_on(row.node)
+    epoch = _epoch_of(row, job)
     body = row.body
     same = Finding.objects.filter(
         node=row.node,
@@ -104,7 +124,7 @@ def _finding(row: Report) -> list[FollowUp]:
         evidence=(body.get("evidence") or "")[:4000],
     ).first()
     if same is not None:
-        Finding.objects.filter(pk=same.pk).update(count=same.count + (body.get("count") or 1))
+        Finding.objects.filter(pk=same.pk).update(count=F("count") + (body.get("count") or 1))
     else:
         incidents.note(
             row.node,
@@ -116,7 +136,13 @@ def _finding(row: Report) -> list[FollowUp]:
             report=row,
             count=body.get("count") or 1,
         )
-    return [("judge", job.pk)] if job else [("judge_node", row.node_id)]
+    return _judged(job, row.node)
+
+
+def _epoch_of(row: Report, job: Job | None) -> int | None:
+    if job is None:
+        return None
+    return row.epoch if row.job_name and row.epoch is not None else job.epoch
 
 
 def _job_on(node: Node) -> Job | None:
@@ -182,17 +208,17 @@ def _evidence(body: Mapping[str, Any], tail: str) -> str:
 
 def _container(row: Report) -> list[FollowUp]:
     """The engine says that a container ended. What we ordered is no finding; a standby's is only not warm any more."""
-    body, job = row.body, Job.objects.filter(name=row.job_name).first()
+    body, job = row.body, Job.objects.filter(name=row.job_name).first() if row.job_name else None
     if body.get("ordered"):
         return []
-    code = _container_code(body)
-    holds_slot = job is not None and job.slots.filter(node=row.node).exists()
     if job is not None and body["event"] == "die":
         launch.container_gone(job, row.node)
-    if job is not None and not holds_slot:
+    code, concerned = _container_code(body), _if_taking_part(job, row.node)
+    if job is not None and concerned is None and code != "engine-lost":
         return []
-    incidents.note(row.node, code, job=job, epoch=row.epoch, evidence=_container_evidence(body), report=row)
-    return [("judge", job.pk)] if job else [("judge_node", row.node_id)]
+    epoch = _epoch_of(row, concerned)
+    incidents.note(row.node, code, job=concerned, epoch=epoch, evidence=_container_evidence(body), report=row)
+    return _judged(concerned, row.node)
 
 
 def _container_code(body: Mapping[str, Any]) -> str:
@@ -235,14 +261,14 @@ def _snapshot_copy(row: Report) -> list[FollowUp]:
 
 def _snapshot_problem(row: Report) -> list[FollowUp]:
     """A save or copy failed: shown, and never a reason to blame a node."""
-    body, job = row.body, Job.objects.filter(name=row.job_name).first()
+    body, job = row.body, _named_job(row)
     where = f"Step {body.get('step')} rank {body.get('rank')} on {body.get('tier') or 'a tier'}: "
     code = {"tier_full": "disk-full"}.get(body["code"], body["code"] if body["code"] in TABLE else "snapshot-problem")
     incidents.note(
         row.node,
         code,
         job=job,
-        epoch=row.epoch,
+        epoch=_epoch_of(row, job),
         rank=body.get("rank"),
         evidence=f"{where}{body['code']}: {body.get('message') or ''} {body.get('hint') or ''}".rstrip(),
         report=row,
@@ -250,7 +276,7 @@ def _snapshot_problem(row: Report) -> list[FollowUp]:
     if job is not None and body["code"] in ("digest_mismatch", "copy_missing") and body.get("step") is not None:
         snapshot = SnapshotId(body.get("snapshot_epoch") or 0, body["step"])
         snapshots.mark_bad(job, snapshot, [body], node=row.node)
-    return [("judge", job.pk)] if job else [("judge_node", row.node_id)]
+    return _judged(job, row.node)
 
 
 READERS: Mapping[str, Reader] = {

@@ -12,7 +12,7 @@ from typing import Any
 from django.db import InterfaceError, OperationalError, transaction
 
 from reliability.domain.reports import Item
-from reliability.errors import ReliabilityError, StaleEpoch
+from reliability.errors import InvalidInput, ReliabilityError, StaleEpoch
 from reliability.models import Job, Node, Report
 from reliability.services import dispatch
 from reliability.services.reading import READERS, FollowUp, follow_up
@@ -66,6 +66,25 @@ def _refusal(item: Item, epochs: Mapping[str, int]) -> ReliabilityError | None:
         return ReliabilityError(f"There is no job {item.job}.", hint="The job was removed, or the name is wrong.")
     if item.epoch is not None and item.epoch < current:
         return StaleEpoch(f"Epoch {item.epoch} of job {item.job} is over: {current} is in charge.")
+    return _of_the_future(item, current)
+
+
+def _of_the_future(item: Item, current: int) -> ReliabilityError | None:
+    """No node can know an attempt that was not ordered, nor hold state that a later attempt took."""
+    if item.epoch is not None and item.epoch > current:
+        return InvalidInput(
+            "epoch",
+            f"{item.epoch} of job {item.job} was never begun: {current} is in charge",
+            hint="Send the epoch of the order that the ranks were started with.",
+        )
+    taken = item.body.get("snapshot_epoch")
+    newest = current if item.epoch is None else item.epoch
+    if taken is not None and taken > newest:
+        return InvalidInput(
+            "body.snapshot_epoch",
+            f"{taken} is later than epoch {newest} that reports it",
+            hint="Name the epoch that took the snapshot.",
+        )
     return None
 
 
