@@ -37,12 +37,14 @@ def two_proofs(
     no_progress_for_s: float | None,
     proof_s: float,
     peers_report_gone: bool,
+    lone_s: float | None = None,
 ) -> tuple[str, ...] | None:
     """Return the proofs, in words, that a node is lost; None while there are not two.
 
     Silence is always one of them: a node that is heard from is not lost, whatever its ranks do. The second comes from
     training itself: no rank made a step for more than `proof_s` seconds, or the other ranks lost the connection.
-    `no_progress_for_s` is None when nothing is known of the steps, which proves nothing.
+    `no_progress_for_s` is None when nothing is known of the steps, which proves nothing. `lone_s` is given when no
+    other node of the job is heard, so that nobody could tell more: then a silence longer than that has to do.
     """
     if silent_for_s <= silence_s:
         return None
@@ -51,6 +53,8 @@ def two_proofs(
         proofs.append(f"No rank of the job made a step for {no_progress_for_s:.1f} s (limit {proof_s:g} s).")
     if peers_report_gone:
         proofs.append("Ranks on other nodes report that the connection to it was lost.")
+    if lone_s is not None and silent_for_s > lone_s:
+        proofs.append(f"No other node of the job could tell more, and the silence is longer than {lone_s:g} s.")
     return tuple(proofs) if len(proofs) > 1 else None
 
 

@@ -28,13 +28,15 @@ class ClusterPolicy:
 
     heartbeat_s: agent's sending period. lease_s: how long an agent may run ranks after the last heartbeat
     that was answered. silence_s: server's limit until a silent node counts as unreachable. proof_s: how long
-    no rank must have made a step for "no progress" to be a proof.
+    no rank must have made a step for "no progress" to be a proof. lone_node_s: how long a node must be silent to be
+    lost when no other node of its job is heard.
     """
 
     heartbeat_s: float = 1.0
     lease_s: float = 4.0
     silence_s: float = 6.0
     proof_s: float = 3.0
+    lone_node_s: float = 60.0
     approval_ttl_s: float = 600.0
     validation_max_age_s: float = 900.0
     order_ttl_s: float = 60.0
@@ -53,6 +55,12 @@ class ClusterPolicy:
                 "silence_s",
                 f"{self.silence_s} s is less than three heartbeats ({3 * self.heartbeat_s} s)",
                 hint="One late heartbeat would look like a lost node: raise the limit or send more often.",
+            )
+        if self.lone_node_s < self.silence_s:
+            raise InvalidInput(
+                "lone_node_s",
+                f"{self.lone_node_s} s is shorter than the silence limit ({self.silence_s} s)",
+                hint="Where no other node can tell more, silence must last longer before it counts.",
             )
         if self.lease_s > self.silence_s:
             raise InvalidInput(

@@ -1,6 +1,6 @@
 """Is a silent node lost? That takes a second proof: no step anywhere, or peers that lost the connection to it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from django.db import transaction
@@ -20,13 +20,14 @@ def look(now: datetime) -> None:
     since = core.listening_since(now)
     if since is None:
         return
-    suspected = _suspected(now, since)
     silent = nodes.sweep(now)
-    if suspected:
+    blamed = nodes.suspected(now, since)
+    if blamed:
+        incidents.control_plane(now, silent=blamed)
         return
     incidents.close_control_plane(now)
     for slot in _slots_of(silent):
-        _judge(slot, now, since)
+        _judge(slot, silent, now, since)
 
 
 def missing_containers(now: datetime) -> None:
@@ -62,35 +63,30 @@ def _all_ended(slot: Slot) -> bool:
     return not slot.ranks.exclude(state__in=(Rank.State.EXITED, Rank.State.FAILED)).exists()
 
 
-def _suspected(now: datetime, since: datetime) -> bool:
-    known = list(Node.objects.exclude(last_seen_at=None))
-    if not nodes.suspects(known, now=now, since=since, policy=conf.cluster_policy()):
-        return False
-    incidents.control_plane(now, silent=len(known))
-    return True
-
-
 def _slots_of(silent: Iterable[Node]) -> list[Slot]:
     slots = core.active_slots().filter(node__in=list(silent), job__epoch__gt=0)
     return list(slots.select_related("job", "node").order_by("job_id", "index"))
 
 
-def _judge(slot: Slot, now: datetime, since: datetime) -> None:
+def _judge(slot: Slot, silent: Sequence[Node], now: datetime, since: datetime) -> None:
     node, job = slot.node, slot.job
     if node is None or node.last_seen_at is None:
         return
+    policy = conf.cluster_policy()
     with transaction.atomic():
         job = Job.objects.select_for_update(no_key=True).get(pk=job.pk)
+        alone = not _others_heard(job, silent)
         mark = f"{job.pk}:{job.epoch}:{node.name}:{node.last_seen_at.timestamp():.3f}"
         silent_s = (now - max(node.last_seen_at, since)).total_seconds()
         evidence = f"Nothing heard for {silent_s:.1f} s."
         incidents.note(node, "agent-silent", job=job, epoch=job.epoch, evidence=evidence, key=f"silent:{mark}")
         proofs = health.two_proofs(
             silent_for_s=silent_s,
-            silence_s=conf.cluster_policy().silence_s,
-            no_progress_for_s=_no_progress_s(job, node, now),
-            proof_s=conf.cluster_policy().proof_s,
+            silence_s=policy.silence_s,
+            no_progress_for_s=None if alone else _no_progress_s(job, silent, now),
+            proof_s=policy.proof_s,
             peers_report_gone=_peers_report_gone(job, node),
+            lone_s=policy.lone_node_s if alone else None,
         )
         if proofs:
             evidence = " ".join(proofs)
@@ -99,15 +95,13 @@ def _judge(slot: Slot, now: datetime, since: datetime) -> None:
         incidents.judge(job.pk)
 
 
-def _no_progress_s(job: Job, node: Node, now: datetime) -> float | None:
-    """Return for how long no rank of other nodes made a step; what a silent node does itself cannot be known.
+def _others_heard(job: Job, silent: Sequence[Node]) -> bool:
+    return job.slots.exclude(node=None).exclude(node__in=list(silent)).exists()
 
-    None where all ranks are on the silent node: its own silence must not count twice.
-    """
-    others = Rank.objects.filter(job=job).exclude(slot__node=node)
-    if not others.exists():
-        return None
-    current = others.filter(epoch=job.epoch)
+
+def _no_progress_s(job: Job, silent: Sequence[Node], now: datetime) -> float | None:
+    """Return for how long no rank on a node that is heard made a step; what silent nodes do cannot be known."""
+    current = Rank.objects.filter(job=job, epoch=job.epoch).exclude(slot__node__in=list(silent))
     steps = [at for at in current.values_list("progress_at", flat=True) if at is not None]
     began = Epoch.objects.filter(job=job, number=job.epoch).values_list("started_at", flat=True).first()
     newest = max([*steps, *([began] if began else [])], default=None)

@@ -5,7 +5,7 @@ unreachable, which is not failed: that takes a second proof from the training it
 """
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -15,13 +15,14 @@ from django.db import transaction
 from reliability import conf
 from reliability.domain import health
 from reliability.domain.health import NodeHealth, NodeRole
-from reliability.domain.policy import ClusterPolicy
 from reliability.domain.reports import Registration
 from reliability.models import Hold, Node
 from reliability.selectors import core
 from reliability.services import access, clock, dispatch, orders
 
 AUTOMATION = "automation"
+SUSPICION_LIMITS = 6
+"""After so many silence limits a node is gone for itself, whoever fell silent with it."""
 
 
 def register(registration: Registration, *, token: str, now: datetime) -> dict[str, Any]:
@@ -34,6 +35,7 @@ def register(registration: Registration, *, token: str, now: datetime) -> dict[s
         joining = access.is_join_token(token)
         if joining:
             _check_name_free(known, now)
+            _check_same_machine(known, registration)
         else:
             access.sender(registration.name, token)
         node = known or Node(name=registration.name, registered_at=now)
@@ -54,6 +56,23 @@ def _check_name_free(known: Node | None, now: datetime) -> None:
     silent_s = (now - known.last_seen_at).total_seconds()
     if silent_s <= conf.cluster_policy().silence_s:
         raise access.NameTaken(f"Node {known.name} was heard {silent_s:.1f} s ago; its name cannot be taken over.")
+
+
+def _check_same_machine(known: Node | None, registration: Registration) -> None:
+    """A name with work on it goes to no other machine: that one would get the work, its orders and its lease."""
+    if known is None or not core.active_slots().filter(node=known).exists():
+        return
+    other = _differing(known.hardware_ids, registration.hardware_ids)
+    if other:
+        raise access.NameTaken(
+            f"Node {known.name} holds a slot of a job and was another machine: {', '.join(other)} differ.",
+            hint="Give the new machine another name, or stop the job or let it move to another node first.",
+        )
+
+
+def _differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return the names of the ids that both machines tell and that are not the same."""
+    return sorted(name for name, told in before.items() if told and now.get(name) and now[name] != told)
 
 
 def _take_over(node: Node, registration: Registration, now: datetime) -> None:
@@ -127,16 +146,14 @@ def mark_unhealthy(node: Node, *, reason: str) -> None:
 def sweep(now: datetime) -> list[Node]:
     """Mark who is not heard any more and who is heard again; returns the nodes that are silent.
 
-    Returns nothing, and blames nobody, when ingest did not listen or when so many are late at once that our own side
-    is the likelier cause; see `control_plane_suspected`.
+    Returns nothing, and blames nobody, when ingest did not listen. Whether anything may be moved because of the
+    silence is another question; see `suspected`.
     """
     since = core.listening_since(now)
     if since is None:
         return []
     policy = conf.cluster_policy()
     nodes = list(Node.objects.exclude(last_seen_at=None))
-    if suspects(nodes, now=now, since=since, policy=policy):
-        return []
     silent = [node for node in nodes if _is_silent(node, now, since, policy.silence_s)]
     missing = {node.pk for node in silent}
     for node in nodes:
@@ -153,16 +170,24 @@ def _is_silent(node: Node, now: datetime, since: datetime, limit_s: float) -> bo
     )
 
 
-def suspects(nodes: Sequence[Node], *, now: datetime, since: datetime, policy: ClusterPolicy) -> bool:
-    """Return whether our own side is to blame: some node is silent and most of the others are late with it.
+def suspected(now: datetime, since: datetime) -> int:
+    """Return how many nodes fell silent at once when our own side is likelier to blame than they; else 0.
 
-    Nodes known as unreachable before do not count; half the limit makes a node late, because nodes that fall silent
-    together cross the limit one after the other.
+    Only a silence that began lately says so: nodes that are held back, bad, or long gone do not count, so that the
+    suspicion ends after SUSPICION_LIMITS silence limits. Half a limit makes a node late, because nodes that fall
+    silent together cross the limit one after the other. While nobody at all is heard it lasts: nothing is known then.
     """
-    heard = [node for node in nodes if node.health != NodeHealth.UNREACHABLE]
-    silent = any(_is_silent(node, now, since, policy.silence_s) for node in heard)
-    late = sum(_is_silent(node, now, since, policy.silence_s / 2) for node in heard)
-    return silent and health.control_plane_suspected(silent=late, total=len(heard))
+    limit_s = conf.cluster_policy().silence_s
+    nodes = list(Node.objects.exclude(last_seen_at=None))
+    silent = [node for node in nodes if _is_silent(node, now, since, limit_s)]
+    if len(silent) == len(nodes) > 1:
+        return len(silent)
+    held = set(core.active_holds().values_list("node_id", flat=True))
+    usable = [node for node in nodes if node.health != NodeHealth.UNHEALTHY and node.pk not in held]
+    lately = [node for node in usable if not _is_silent(node, now, since, SUSPICION_LIMITS * limit_s)]
+    late = sum(_is_silent(node, now, since, limit_s / 2) for node in lately)
+    begun = any(_is_silent(node, now, since, limit_s) for node in lately)
+    return late if begun and health.control_plane_suspected(silent=late, total=len(lately)) else 0
 
 
 def _note_liveness(node: Node, *, silent: bool, now: datetime) -> None:
