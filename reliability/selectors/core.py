@@ -74,6 +74,21 @@ def open_failover(job: Job) -> Failover | None:
     return Failover.objects.filter(job=job, state__in=OPEN).first()
 
 
+def all_finished(job: Job) -> bool:
+    """Return whether every rank has ended well in the present attempt."""
+    return not Rank.objects.filter(job=job).exclude(state=Rank.State.EXITED, epoch=job.epoch).exists()
+
+
+def all_step_on(job: Job, *, since: datetime) -> bool:
+    """Return whether every rank of the present attempt has made a step since an instant, or has ended well.
+
+    A plain program tells of no step: that its node was heard, and told of no end of it, stands in its place.
+    """
+    sign = "slot__node__last_seen_at__gt" if job.mode == Job.Mode.PLAIN else "progress_at__gt"
+    stepped = Q(state=Rank.State.RUNNING, **{sign: since}) | Q(state=Rank.State.EXITED)
+    return job.epoch > 0 and not Rank.objects.filter(job=job).exclude(stepped, epoch=job.epoch).exists()
+
+
 def waiting_failovers() -> QuerySet[Failover]:
     """Return the recoveries that wait for a person, the oldest first."""
     waiting = Failover.objects.filter(state=State.AWAITING_APPROVAL).order_by("created_at")
@@ -96,9 +111,28 @@ def epoch_starts(job: Job, *, before: int | None = None) -> list[EpochStart]:
     ]
 
 
-def copies_of(job: Job) -> list[Copy]:
-    """Return every copy of the job's ledger as the domain sees it."""
-    rows = SnapshotCopy.objects.filter(snapshot__job=job).select_related("snapshot", "node")
+def in_line(job: Job, *, before: int | None = None) -> Q:
+    """Return the condition for snapshots of the line of history that goes on (or of the one before an epoch)."""
+    ceilings = lineage_ceilings(epoch_starts(job, before=before))
+    line = Q(pk__in=[])
+    for epoch, highest in ceilings.items():
+        line |= Q(epoch=epoch) if highest is None else Q(epoch=epoch, step__lte=highest)
+    return line
+
+
+NEWEST_COMPLETE = 50
+"""A restore point is looked for among so many complete snapshots; as many must be complete on storage alone."""
+
+
+def copies_of(job: Job, *, before: int | None = None) -> list[Copy]:
+    """Return the copies of the newest snapshots of the line, among which a restore point is found, as domain values.
+
+    All that are newer than the oldest of these, complete or not: they tell why a newer one was not taken.
+    """
+    line = Snapshot.objects.filter(in_line(job, before=before), job=job)
+    floors = [_floor_of(line, job, Q()), _floor_of(line, job, Q(copies__tier=Tier.STORAGE))]
+    which = line if None in floors else line.filter(step__gte=min(floor for floor in floors if floor is not None))
+    rows = SnapshotCopy.objects.filter(snapshot__in=which).select_related("snapshot", "node")
     return [
         Copy(
             snapshot=SnapshotId(row.snapshot.epoch, row.snapshot.step),
@@ -114,6 +148,14 @@ def copies_of(job: Job) -> list[Copy]:
     ]
 
 
+def _floor_of(line: QuerySet[Snapshot], job: Job, where: Q) -> int | None:
+    """Return the step of the last of the NEWEST_COMPLETE newest complete snapshots, None when there are fewer."""
+    which = where & Q(copies__state=CopyState.COMMITTED)
+    held = line.filter(distrusted=False).annotate(held=Count("copies__rank", filter=which, distinct=True))
+    steps = held.filter(held=job.world_size).order_by("-step", "-epoch").values_list("step", flat=True)
+    return next(iter(steps[NEWEST_COMPLETE - 1 : NEWEST_COMPLETE]), None)
+
+
 def distrusted(job: Job) -> set[SnapshotId]:
     """Return the snapshots that are never restored again."""
     rows = Snapshot.objects.filter(job=job, distrusted=True).values_list("epoch", "step")
@@ -121,17 +163,20 @@ def distrusted(job: Job) -> set[SnapshotId]:
 
 
 def complete_snapshots(
-    job: Job, *, tier: str | None = None, states: Iterable[str] = (CopyState.COMMITTED,)
+    job: Job,
+    *,
+    tier: str | None = None,
+    states: Iterable[str] = (CopyState.COMMITTED,),
+    limit: int = NEWEST_COMPLETE,
 ) -> list[SnapshotId]:
-    """Return the snapshots of the current line of which every rank has a copy (on that tier), newest first."""
+    """Return the snapshots of the current line of which every rank has a copy (on that tier): the newest."""
     which = Q(copies__state__in=list(states))
     if tier is not None:
         which &= Q(copies__tier=tier)
-    rows = Snapshot.objects.filter(job=job).annotate(held=Count("copies__rank", filter=which, distinct=True))
-    ceilings = lineage_ceilings(epoch_starts(job))
-    found = [SnapshotId(row.epoch, row.step) for row in rows.filter(held=job.world_size)]
-    in_line = [snapshot for snapshot in found if in_lineage(snapshot, ceilings)]
-    return sorted(in_line, key=lambda each: (each.step, each.epoch), reverse=True)
+    rows = Snapshot.objects.filter(in_line(job), job=job)
+    rows = rows.annotate(held=Count("copies__rank", filter=which, distinct=True)).filter(held=job.world_size)
+    newest = rows.order_by("-step", "-epoch").values_list("epoch", "step")[:limit]
+    return [SnapshotId(epoch, step) for epoch, step in newest]
 
 
 def newest_step_reached(job: Job) -> int | None:
@@ -192,16 +237,22 @@ def validation_of(node: Node, *, since: datetime | None = None) -> tuple[Verdict
 
     PASS needs a pass of every check; any other outcome of the newest check of a kind counts as it stands.
     """
+    newest = newest_checks_of(node, since=since)
+    for row in newest.values():
+        if row.verdict not in ("", Verdict.PASS):
+            return Verdict(row.verdict), row.ended_at
+    if set(newest) != set(Validation.Check.values) or any(not row.verdict for row in newest.values()):
+        return None, None
+    return Verdict.PASS, min(row.ended_at for row in newest.values() if row.ended_at)
+
+
+def newest_checks_of(node: Node, *, since: datetime | None = None) -> dict[str, Validation]:
+    """Return kind -> the newest check of it that ended. One without a verdict found nothing to judge by."""
     newest: dict[str, Validation] = {}
     rows = Validation.objects.filter(node=node).exclude(ended_at=None).order_by("-started_at", "-id")
     for row in rows.filter(started_at__gte=since) if since else rows[:20]:
         newest.setdefault(row.check_kind, row)
-    for row in newest.values():
-        if row.verdict != Verdict.PASS:
-            return Verdict(row.verdict), row.ended_at
-    if set(newest) != set(Validation.Check.values):
-        return None, None
-    return Verdict.PASS, min(row.ended_at for row in newest.values() if row.ended_at)
+    return newest
 
 
 def is_warm(node: Node, job: Job) -> bool:
@@ -226,24 +277,56 @@ STAGE_OF_EVENT = {
 """What a stage ended with, by the event that ended it; a stage that was tried again counts to its last end."""
 
 STAGES = ("detected", "approved", "fenced", "validated", "restored", "started", "verified")
+BEFORE = "replaced"
+"""Work of recoveries that this one took the place of; a stage only where there was any."""
 
 
 def stage_times(failover: Failover) -> list[dict[str, Any]]:
-    """Return for each stage reached when it was reached and the seconds it took since the one before.
+    """Return for each stage reached when it was reached and the seconds it took.
 
-    The first is from the first finding to the proposal (`detected`); the sum is the whole recovery so far.
+    `detected` is from the first finding to the first request, `approved` the time in which requests waited for a
+    decision, also those that were superseded, and `replaced` what superseded recoveries did after theirs. The sum is
+    the whole recovery so far.
     """
-    reached: dict[str, datetime] = {"detected": failover.created_at}
+    chain = _chain(failover)
+    waited_s, worked_s = _spent_before(chain[:-1])
+    reached: dict[str, datetime] = {"detected": chain[0].created_at}
     for event in failover.events.all():
         stage = STAGE_OF_EVENT.get(event.event)  # type: ignore[call-overload]
         if stage:
             reached[stage] = event.at
-    instants = [(failover.fault_at.timestamp(), "detected")]
     names = [stage for stage in STAGES if stage in reached]
-    for stage, following in zip(names, [*names[1:], "end"], strict=True):
-        instants.append((reached[stage].timestamp(), following))
-    spent = dict(goodput.stage_times(instants))
-    return [{"stage": stage, "at": reached[stage], "seconds": spent.get(stage, 0.0)} for stage in names]
+    following = [*names[1:], "end"]
+    starts = [failover.created_at, *(reached[name] for name in names[1:])]
+    spent = dict(goodput.stage_times([(at.timestamp(), name) for at, name in zip(starts, following, strict=True)]))
+    spent["detected"] = max(0.0, (chain[0].created_at - failover.fault_at).total_seconds())
+    spent["approved"], spent[BEFORE] = spent.get("approved", 0.0) + waited_s, worked_s
+    if len(chain) > 1:
+        reached.setdefault("approved", failover.created_at)
+    if worked_s:
+        reached[BEFORE] = failover.created_at
+    order = ("detected", BEFORE, *STAGES[1:])
+    return [{"stage": name, "at": reached[name], "seconds": spent.get(name, 0.0)} for name in order if name in reached]
+
+
+def _chain(failover: Failover) -> list[Failover]:
+    """Return the recovery with those it took the place of, the oldest first."""
+    chain = [failover]
+    while (before := chain[0].supersedes.order_by("-pk").first()) is not None:
+        chain.insert(0, before)
+    return chain
+
+
+def _spent_before(chain: Iterable[Failover]) -> tuple[float, float]:
+    """Return the seconds in which superseded recoveries waited for a decision, and in which they worked."""
+    waited_s = worked_s = 0.0
+    for failover in chain:
+        ended = failover.ended_at or failover.created_at
+        approved = failover.events.filter(event=Event.APPROVED).order_by("pk").first()
+        decided = approved.at if approved else ended
+        waited_s += (decided - failover.created_at).total_seconds()
+        worked_s += (ended - decided).total_seconds()
+    return waited_s, worked_s
 
 
 def recovery_seconds(failover: Failover) -> float | None:

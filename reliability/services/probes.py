@@ -6,7 +6,7 @@ repeated asks nobody twice.
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from reliability.domain import standby
@@ -15,7 +15,7 @@ from reliability.domain.orders import OrderKind
 from reliability.domain.standby import PairBandwidth, Verdict
 from reliability.models import Node, OrderRecord, Validation
 from reliability.selectors import core
-from reliability.services import orders
+from reliability.services import clock, orders
 
 PEERS = 2
 VOTERS = 3
@@ -23,21 +23,25 @@ VOTERS = 3
 BYTES = 8 * 2**20
 ROUNDS = 3
 LIMIT_S = 20.0
+SECOND_TRY_S = 3.0
+"""In the background a measurement that failed is made again after this pause."""
 SDC_ROUNDS = 4
 SDC_SIZE = 256
 
 
 @dataclass(frozen=True)
 class Finished:
-    """How a check ended."""
+    """How a check ended. `verdict` is None when there was nothing to judge by: that is neither a pass nor a fault."""
 
-    verdict: Verdict
+    verdict: Verdict | None
     reason: str
 
 
 def drive(row: Validation, node: Node) -> Finished | None:
     """Take one check as far as it goes; returns how it ended, None while answers are awaited."""
-    return _bandwidth(row, node) if row.check_kind == Validation.Check.BANDWIDTH else _corruption(row, node)
+    if row.check_kind != Validation.Check.BANDWIDTH:
+        return _corruption(row, node)
+    return None if _pauses(row) else _bandwidth(row, node)
 
 
 def peers(node: Node, *, without: Sequence[str], most: int) -> list[Node]:
@@ -67,14 +71,15 @@ def _chosen_peers(row: Validation, node: Node) -> list[Node]:
 def _drop_peer(row: Validation, name: str) -> None:
     """A peer that does not answer says nothing about the candidate: measure against another."""
     bad = [*row.measured.get("bad_peers", []), name]
-    row.measured = {"bad_peers": bad, "token": secrets.token_hex(16)}
+    kept = {name: row.measured[name] for name in ("first_try",) if name in row.measured}
+    row.measured = {**kept, "bad_peers": bad, "token": secrets.token_hex(16)}
     row.save(update_fields=["measured"])
 
 
 def _bandwidth(row: Validation, node: Node) -> Finished | None:
     chosen = _chosen_peers(row, node)
     if not chosen:
-        return Finished(Verdict.PASS, "No other healthy node to measure against: bandwidth could not be judged.")
+        return Finished(None, "No other healthy node to measure against: bandwidth could not be judged.")
     serving = [_serve(row, peer) for peer in chosen]
     for order in serving:
         if _gave_up(order):
@@ -96,7 +101,7 @@ def _with_reference(
     """The pair without the candidate is measured after it, so that the two do not disturb each other."""
     pairs = _pairs(node.name, measured)
     if len(serving) < PEERS:
-        return _without_reference(row, node, pairs)
+        return _twice(row, node, _without_reference(row, node, pairs))
     first, second = serving
     reference = _measure(row, first.node, [second])
     if _gave_up(reference):
@@ -105,12 +110,31 @@ def _with_reference(
     if not orders.succeeded(reference):
         return None
     pairs += _pairs(first.node.name, reference)
-    _keep(row, pairs=[[pair.first, pair.second, pair.bytes_per_s] for pair in pairs])
-    return Finished(*standby.judge_bandwidth(node.name, pairs))
+    _keep(row, pairs=[asdict(pair) for pair in pairs])
+    return _twice(row, node, Finished(*standby.judge_bandwidth(node.name, pairs)))
+
+
+def _twice(row: Validation, node: Node, finished: Finished) -> Finished | None:
+    """One noisy measurement holds nobody: a failure counts when a second, fresh one of all pairs fails as well."""
+    if finished.verdict is not Verdict.FAIL or "first_try" in row.measured:
+        return finished
+    first = {"reason": finished.reason, "pairs": row.measured["pairs"], "ended": clock.now().timestamp()}
+    bad = row.measured.get("bad_peers", [])
+    row.measured = {"bad_peers": bad, "token": secrets.token_hex(16), "first_try": first}
+    row.save(update_fields=["measured"])
+    return None if _pauses(row) else _bandwidth(row, node)
+
+
+def _pauses(row: Validation) -> bool:
+    """Return whether the second try waits a little for the noise to pass. In a recovery it does not."""
+    first = row.measured.get("first_try")
+    if first is None or row.failover_id is not None:
+        return False
+    return clock.now().timestamp() < float(first["ended"]) + SECOND_TRY_S
 
 
 def _without_reference(row: Validation, node: Node, pairs: Sequence[PairBandwidth]) -> Finished:
-    _keep(row, pairs=[[pair.first, pair.second, pair.bytes_per_s] for pair in pairs])
+    _keep(row, pairs=[asdict(pair) for pair in pairs])
     fastest = max((pair.bytes_per_s for pair in pairs), default=0.0)
     if fastest <= 0:
         return Finished(Verdict.FAIL, f"No bandwidth of {node.name} was measured, which is not a pass.")

@@ -16,12 +16,13 @@ from django.db import IntegrityError, transaction
 from django.db.models import Q
 
 from reliability.domain.failover import OPEN
-from reliability.models import Failover, Job, Lease
+from reliability.models import Failover, Job, Lease, ServiceBeat
 from reliability.services import (
     boundary,
     drills,
     incidents,
     jobs,
+    keeping,
     losses,
     orders,
     reading,
@@ -108,6 +109,13 @@ def _drills(now: datetime) -> None:
         boundary.apart("Closing a drill", drills.drive, drill_id, now, drill=drill_id)
 
 
+def _forget(now: datetime) -> None:
+    """Once a minute, whichever controller comes first."""
+    if not ServiceBeat.objects.filter(name="forgetting", beat_at__gt=now - timedelta(seconds=60)).exists():
+        ServiceBeat.objects.update_or_create(name="forgetting", defaults={"started_at": now, "beat_at": now})
+        keeping.forget_old(now)
+
+
 PIECES: tuple[tuple[str, Callable[[datetime], None]], ...] = (
     ("Expiring orders", _expire_orders),
     ("Reading reports", _process_reports),
@@ -118,5 +126,6 @@ PIECES: tuple[tuple[str, Callable[[datetime], None]], ...] = (
     ("Advancing recoveries", _advance),
     ("Checking standbys", _validate),
     ("Closing drills", _drills),
+    ("Forgetting old records", _forget),
 )
 """What one round does, in this order."""
