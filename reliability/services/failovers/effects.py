@@ -7,9 +7,10 @@ from typing import Any
 from reliability.domain.failover import Event, State
 from reliability.domain.faults import FaultClass
 from reliability.domain.snapshots import Tier
-from reliability.models import Epoch, Failover, Incident, Job, Node, Rank
+from reliability.models import Epoch, Failover, Hold, Incident, Job, Node, Rank
 from reliability.selectors import core
 from reliability.services import launch, nodes, orders, snapshots
+from reliability.services.failovers import closing
 
 Effect = Callable[[Failover, State, datetime, Mapping[str, Any]], None]
 AFTER_START = (State.STARTING, State.VERIFYING)
@@ -76,24 +77,29 @@ def _choose_anew(failover: Failover, source: State, now: datetime, detail: Mappi
 def _complete(failover: Failover, source: State, now: datetime, detail: Mapping[str, Any]) -> None:
     _set_job(failover, Job.State.RUNNING, "")
     _close_incident(failover, now, f"The job goes on since step {failover.restore_step or 0}.")
+    _set_replaced_aside(failover)
+
+
+def _set_replaced_aside(failover: Failover) -> None:
+    """However a recovery ends: a node that lost its slot in it is not forgotten."""
     for change in failover.moves:
-        _set_aside(failover, change["from"])
+        node = Node.objects.filter(name=change["from"]).first()
+        if node is not None:
+            set_aside(failover, node, str(change.get("why") or failover.incident.summary))
 
 
-def _set_aside(failover: Failover, name: str) -> None:
+def set_aside(failover: Failover, node: Node, why: str) -> Hold:
     """The node that was replaced takes no new work until its hold is lifted, and gives its container up."""
-    node = Node.objects.filter(name=name).first()
-    if node is None:
-        return
     nodes.to_standby(node)
-    nodes.hold(
+    held = nodes.hold(
         node,
         owner=nodes.AUTOMATION,
-        reason=f"Replaced in job {failover.job.name} (failover {failover.pk}): {failover.incident.summary}",
+        reason=f"Replaced in job {failover.job.name} (failover {failover.pk}): {why}",
     )
     launch.release(node, job=failover.job, epoch=failover.to_epoch)
     if failover.incident.fault_class == FaultClass.HARDWARE:
         snapshots.lose_local_copies(node, failover.job, (Tier.MEMORY,))
+    return held
 
 
 def _close_incident(failover: Failover, now: datetime, reason: str) -> None:
@@ -103,28 +109,26 @@ def _close_incident(failover: Failover, now: datetime, reason: str) -> None:
 def _give_up(failover: Failover, source: State, now: datetime, detail: Mapping[str, Any]) -> None:
     """The job ends here, with its ranks stopped and everything that was tried on record."""
     reason = str(detail.get("reason") or "The recovery cannot go on.")
-    job = Job.objects.get(pk=failover.job_id)
-    fence = job.epoch + 1
-    _set_epoch(failover, fence)
-    _set_job(failover, Job.State.FAILED, reason, ended_at=now)
     _close_incident(failover, now, reason)
-    orders.withdraw(now, failover=failover)
-    for slot in job.slots.exclude(node=None).select_related("node"):
-        if slot.node:
-            launch.stop(slot.node, job=job, epoch=fence, key=f"stop:{failover.pk}:end:{slot.node.name}")
-            nodes.free(slot.node)
+    _set_replaced_aside(failover)
+    closing.end(Job.objects.get(pk=failover.job_id), Job.State.FAILED, reason)
 
 
 def _declined(failover: Failover, source: State, now: datetime, detail: Mapping[str, Any]) -> None:
     """Nothing is done any more for this incident; what the job's state is, a person decided or the job shows."""
     reason = str(detail.get("reason") or "No recovery was started.")
     _close_incident(failover, now, reason)
+    _set_replaced_aside(failover)
     orders.withdraw(now, failover=failover)
+    if detail.get("finished"):
+        closing.end(Job.objects.get(pk=failover.job_id), Job.State.COMPLETED, reason)
+        return
     state = Job.State.RUNNING if detail.get("recovered") else Job.State.WAITING
     _set_job(failover, state, "" if detail.get("recovered") else reason)
 
 
 def _superseded(failover: Failover, source: State, now: datetime, detail: Mapping[str, Any]) -> None:
+    _set_replaced_aside(failover)
     orders.withdraw(now, failover=failover)
 
 
