@@ -93,7 +93,12 @@ TABLE: tuple[Row, ...] = (
         State.SUPERSEDED,
         "The situation changed before a decision: another request takes this one's place.",
     ),
-    Row(State.FENCING, Event.FENCED, State.VALIDATING, "No rank of the old attempt runs: check the standby."),
+    Row(
+        State.FENCING,
+        Event.FENCED,
+        State.VALIDATING,
+        "The old attempt has ended or can write no more: check the standby.",
+    ),
     Row(
         State.FENCING,
         Event.FENCE_TIMED_OUT,
@@ -105,7 +110,7 @@ TABLE: tuple[Row, ...] = (
         State.FENCE_UNCONFIRMED,
         Event.LEASE_RAN_OUT,
         State.VALIDATING,
-        "The lease of the silent node has run out and its writes are refused: check the standby.",
+        "What a node that did not confirm its end still writes is refused: check the standby.",
     ),
     Row(
         State.VALIDATING,
@@ -159,7 +164,7 @@ TABLE: tuple[Row, ...] = (
     ),
     Row(State.VERIFYING, Event.VERIFIED, State.COMPLETED, "Every rank is past its first step: the job goes on."),
     *(
-        Row(state, Event.SUPERSEDED, State.SUPERSEDED, "A worse fault was found: another recovery takes over.")
+        Row(state, Event.SUPERSEDED, State.SUPERSEDED, "It can no longer answer what is known: another takes over.")
         for state in RUNNING
     ),
     *(

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import QuerySet
-
 from reliability import conf
 from reliability.domain.orders import OrderKind
 from reliability.models import Failover, Job, Node, OrderRecord, Rank, Slot
@@ -54,18 +52,12 @@ def prepare(job: Job, node: Node) -> OrderRecord:
 
 def forget_failed_prepares(job: Job) -> None:
     """Let nodes that could not make the container ready be asked again."""
-    _forget(OrderRecord.objects.filter(job=job, kind=OrderKind.PREPARE))
+    orders.forget(OrderRecord.objects.filter(job=job, kind=OrderKind.PREPARE))
 
 
 def container_gone(job: Job, node: Node) -> None:
     """The job's container is not on the node any more: it is not warm, and may be asked to be made ready again."""
-    _forget(OrderRecord.objects.filter(job=job, node=node, kind=OrderKind.PREPARE))
-
-
-def _forget(prepares: QuerySet[OrderRecord]) -> None:
-    """Free the key of answered orders, so that the same order can be given again."""
-    for order in prepares.exclude(state=OrderRecord.State.PENDING).exclude(key__endswith=":past"):
-        OrderRecord.objects.filter(pk=order.pk).update(key=f"prepare:{order.pk}:past")
+    orders.forget(OrderRecord.objects.filter(job=job, node=node, kind=OrderKind.PREPARE))
 
 
 def start(

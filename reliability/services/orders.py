@@ -11,7 +11,7 @@ from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
-from django.db.models import F
+from django.db.models import F, QuerySet
 
 from reliability import conf
 from reliability.domain.orders import Order, OrderKind, derive_key, seal
@@ -108,6 +108,12 @@ def withdraw(now: datetime, **which: Any) -> int:
     return OrderRecord.objects.filter(state=OrderRecord.State.PENDING, **which).update(
         state=OrderRecord.State.EXPIRED, ended_at=now
     )
+
+
+def forget(rows: QuerySet[OrderRecord]) -> None:
+    """Free the keys of answered orders, so that the same can be ordered again."""
+    for order in rows.exclude(state=OrderRecord.State.PENDING).exclude(key__endswith=":past"):
+        OrderRecord.objects.filter(pk=order.pk).update(key=f"{order.kind}:{order.pk}:past")
 
 
 def find(node: Node, order_id: str) -> OrderRecord | None:

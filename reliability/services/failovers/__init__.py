@@ -4,20 +4,16 @@
 another and stops where it must wait. Every step is idempotent, so a process that dies in one leaves nothing undone.
 """
 
-from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, PermissionsMixin
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 
-from reliability import conf
-from reliability.domain.failover import OPEN, RUNNING, Event, Kind, State
-from reliability.domain.faults import Action
-from reliability.domain.policy import Approval
+from reliability.domain.failover import OPEN, RUNNING, Event, State
 from reliability.errors import DomainError, IllegalTransition, StaleProposal
-from reliability.models import Drill, Failover, FailoverEvent, Incident, Job, Node
+from reliability.models import Failover, Incident, Job
 from reliability.selectors import core
 from reliability.services import clock, dispatch
 from reliability.services.failovers import (
@@ -25,12 +21,12 @@ from reliability.services.failovers import (
     budget,
     effects,
     fencing,
+    opening,
     placing,
-    proposals,
     restoring,
     starting,
 )
-from reliability.services.failovers.moves import AUTOMATION, Outcome, move
+from reliability.services.failovers.moves import Outcome, move
 
 Step = Callable[[Failover, datetime], Outcome | None]
 Person = PermissionsMixin | AnonymousUser | AbstractBaseUser
@@ -51,6 +47,8 @@ MAX_STEPS = 40
 """Steps of one call; a recovery that needs more goes on with the next reconciliation."""
 
 PERMISSION = "reliability.approve_failover"
+ASKING = (PERMISSION, "reliability.operate_job")
+CHANGED = "The situation changed before the decision."
 
 
 def propose(incident: Incident) -> Failover | None:
@@ -65,7 +63,7 @@ def propose(incident: Incident) -> Failover | None:
         standing = core.open_failover(job)
         if standing is not None or job.state in Job.TERMINAL:
             return standing
-        failover = _open(incident, job)
+        failover = opening.open_for(incident, job)
         over = budget.exhausted(job, incident)
         if over:
             move(failover, Outcome(Event.GAVE_UP, {"reason": over}))
@@ -74,63 +72,28 @@ def propose(incident: Incident) -> Failover | None:
     return failover
 
 
-def _open(incident: Incident, job: Job, *, refused: list[dict[str, Any]] | None = None) -> Failover:
-    now = clock.now()
-    kind = Kind.FAILOVER if incident.action == Action.FAILOVER else Kind.RESTART_IN_PLACE
-    proposal = proposals.build(incident, kind, now=now, refused=refused or ())
-    manual = kind is Kind.FAILOVER and job.approval == Approval.MANUAL
-    failover = Failover.objects.create(
-        incident=incident,
-        job=job,
-        kind=kind,
-        state_since=now,
-        slot=job.slots.filter(node=incident.node).first() if incident.node else None,
-        failed_node=incident.node,
-        standby=Node.objects.filter(name=proposal.standby).first(),
-        refused_standbys=refused or [],
-        from_epoch=job.epoch,
-        to_epoch=job.epoch + 1,
-        restore_epoch=proposal.restore.snapshot.epoch if proposal.restore else None,
-        restore_step=proposal.restore.snapshot.step if proposal.restore else None,
-        fault_step=core.newest_step_reached(job),
-        progress_step=core.newest_complete_step(job),
-        proposal=proposal.shown,
-        digest=proposal.digest,
-        expires_at=now + timedelta(seconds=conf.cluster_policy().approval_ttl_s) if manual else None,
-        fault_at=_fault_at(incident, now),
-        created_at=now,
-    )
-    FailoverEvent.objects.create(
-        failover=failover,
-        at=now,
-        event="proposed",
-        target=State.AWAITING_APPROVAL,
-        sentence="Proposed: this is what would be done.",
-        actor=AUTOMATION,
-    )
-    Job.objects.filter(pk=job.pk).update(
-        state=Job.State.WAITING if manual else Job.State.RECOVERING, state_reason=incident.summary
-    )
-    _link_drill(failover)
-    dispatch.changed("overview", f"job:{job.pk}", f"failover:{failover.pk}")
+def propose_again(job: Job, *, by: Person) -> Failover:
+    """Open a fresh recovery of a job that waits for a person, for what was found last.
+
+    Raises PermissionDenied, and DomainError when the job does not wait, a recovery is open or nothing was found.
+    """
+    _may(by, ASKING, "Asking for a recovery needs the permission operate_job or approve_failover.")
+    with transaction.atomic():
+        job = Job.objects.select_for_update().get(pk=job.pk)
+        standing = core.open_failover(job)
+        if standing is not None:
+            raise DomainError(f"Failover {standing.pk} of job {job.name} is open.", hint="Decide on that one.")
+        if job.state != Job.State.WAITING or job.epoch == 0:
+            raise DomainError(f"Job {job.name} is {job.get_state_display()}.", hint="Only a waiting job is recovered.")
+        incident = Incident.objects.filter(job=job).order_by("-id").first()
+        if incident is None:
+            raise DomainError(f"Nothing was ever found about job {job.name}.", hint="Stop it and start it again.")
+        Incident.objects.filter(pk=incident.pk).update(closed_at=None, close_reason="")
+        failover = propose(incident)
+        if failover is None:
+            raise DomainError(f"Job {job.name} is over.", hint="Start it again.")
+        failover.events.filter(event="proposed").update(actor=_name(by))
     return failover
-
-
-def _fault_at(incident: Incident, now: datetime) -> datetime:
-    """The earliest sign: the first finding, or for a lost node the last that was heard of it."""
-    signs = list(
-        incident.findings.exclude(action=Action.OBSERVE, code="agent-silent").values_list("found_at", flat=True)
-    )
-    if incident.code == "node-lost" and incident.node and incident.node.last_seen_at:
-        signs.append(incident.node.last_seen_at)
-    return min(signs, default=now)
-
-
-def _link_drill(failover: Failover) -> None:
-    """A fault on the node of a running drill is that drill's."""
-    drill = Drill.objects.filter(job=failover.job, state=Drill.State.RUNNING, failover=None).order_by("-id").first()
-    if drill is not None and (failover.failed_node_id in (None, drill.node_id)):
-        Drill.objects.filter(pk=drill.pk).update(failover=failover)
 
 
 def supersede(failover: Failover, incident: Incident) -> Failover:
@@ -138,21 +101,7 @@ def supersede(failover: Failover, incident: Incident) -> Failover:
     with transaction.atomic():
         job = Job.objects.select_for_update().get(pk=failover.job_id)
         failover = Failover.objects.select_for_update().get(pk=failover.pk)
-        return _replace(failover, incident, job, "A worse fault was found.")
-
-
-def _replace(failover: Failover, incident: Incident, job: Job, reason: str) -> Failover:
-    fresh = proposals.build(
-        incident, Kind.FAILOVER if incident.action == Action.FAILOVER else Kind(failover.kind), now=clock.now()
-    )
-    changed = proposals.difference(failover, fresh.shown)
-    move(failover, Outcome(Event.SUPERSEDED, {"reason": reason, "changed": changed}))
-    successor = _open(incident, job, refused=list(failover.refused_standbys))
-    Failover.objects.filter(pk=failover.pk).update(superseded_by=successor)
-    Failover.objects.filter(pk=successor.pk).update(fault_at=min(failover.fault_at, successor.fault_at))
-    Drill.objects.filter(failover=failover, state=Drill.State.RUNNING).update(failover=successor)
-    dispatch.task("controller.advance", successor.pk)
-    return successor
+        return opening.replace(failover, incident, job, "A worse fault was found.")
 
 
 def approve(failover: Failover, *, by: Person, digest: str, note: str = "") -> None:
@@ -166,14 +115,16 @@ def approve(failover: Failover, *, by: Person, digest: str, note: str = "") -> N
     with transaction.atomic():
         failover = _locked_for_decision(failover)
         now = clock.now()
-        if approval.recovered_by_itself(failover):
+        if approval.nothing_left(failover):
+            advance(failover.pk)
+            raise_after = StaleProposal("All ranks finished: there is nothing left to do.")
+        elif approval.recovered_by_itself(failover):
             advance(failover.pk)
             raise_after = StaleProposal("The node came back and training goes on: there is nothing left to do.")
         elif digest != failover.digest:
             raise_after = StaleProposal("The request you approved is not the one that stands now.")
-        elif approval.stale(failover, now) is not None:
-            job = Job.objects.get(pk=failover.job_id)
-            successor = _replace(failover, failover.incident, job, "The situation changed before the decision.")
+        elif approval.stale(failover, now):
+            successor = _anew(failover, CHANGED)
             raise_after = StaleProposal(f"The situation changed: request {successor.pk} takes this one's place.")
         else:
             _decide(failover, Event.APPROVED, actor, note, now)
@@ -201,8 +152,18 @@ def cancel(failover: Failover, *, by: Person) -> None:
 
 
 def _allowed(by: Person) -> str:
-    if not getattr(by, "is_active", False) or not by.has_perm(PERMISSION):  # type: ignore[union-attr]
-        raise PermissionDenied("Deciding on a failover needs the permission approve_failover.")
+    _may(by, (PERMISSION,), "Deciding on a failover needs the permission approve_failover.")
+    return _name(by)
+
+
+def _may(by: Person, permissions: Sequence[str], refusal: str) -> None:
+    """Raise PermissionDenied unless the person has one of the permissions."""
+    active = getattr(by, "is_active", False)
+    if not active or not any(by.has_perm(each) for each in permissions):  # type: ignore[union-attr]
+        raise PermissionDenied(refusal)
+
+
+def _name(by: Person) -> str:
     return str(by.get_username())  # type: ignore[union-attr]
 
 
@@ -248,6 +209,9 @@ def step(failover_id: int) -> bool:
             return _refreshed(failover, now)
         if outcome.event is Event.APPROVED:
             _note_policy(failover, outcome, now)
+        if outcome.event is Event.SUPERSEDED:
+            _anew(failover, str(outcome.detail["reason"]))
+            return False
         move(failover, outcome)
         return True
 
@@ -260,11 +224,24 @@ def _note_policy(failover: Failover, outcome: Outcome, now: datetime) -> None:
 
 def _refreshed(failover: Failover, now: datetime) -> bool:
     """Replace a waiting request that no longer shows what would happen."""
-    if failover.state != State.AWAITING_APPROVAL or approval.stale(failover, now) is None:
-        return False
-    job = Job.objects.get(pk=failover.job_id)
-    _replace(failover, failover.incident, job, "The situation changed before the decision.")
+    if failover.state == State.AWAITING_APPROVAL and approval.stale(failover, now):
+        _anew(failover, CHANGED)
     return False
 
 
-__all__ = ["STEPS", "advance", "approve", "cancel", "effects", "propose", "reject", "step", "supersede"]
+def _anew(failover: Failover, reason: str) -> Failover:
+    return opening.replace(failover, failover.incident, Job.objects.get(pk=failover.job_id), reason)
+
+
+__all__ = [
+    "STEPS",
+    "advance",
+    "approve",
+    "cancel",
+    "effects",
+    "propose",
+    "propose_again",
+    "reject",
+    "step",
+    "supersede",
+]

@@ -5,8 +5,9 @@ from datetime import datetime
 from reliability.domain.failover import Event, Kind
 from reliability.domain.health import NodeHealth
 from reliability.domain.policy import Approval
-from reliability.models import Failover, Job, Node, Rank
-from reliability.services import launch, validations
+from reliability.models import Failover, Job, Node
+from reliability.selectors import core
+from reliability.services import dispatch, launch, validations
 from reliability.services.failovers import proposals
 from reliability.services.failovers.moves import Outcome
 
@@ -18,6 +19,10 @@ def awaiting(failover: Failover, now: datetime) -> Outcome | None:
     job = failover.job
     if job.state in Job.TERMINAL:
         return Outcome(Event.CANCELLED, {"reason": f"The job is {job.state}."})
+    if nothing_left(failover):
+        return Outcome(
+            Event.CANCELLED, {"reason": "All ranks finished: there is nothing left to do.", "finished": True}
+        )
     if recovered_by_itself(failover):
         return Outcome(Event.CANCELLED, {"reason": "The node is heard again and training goes on.", "recovered": True})
     if failover.kind == Kind.RESTART_IN_PLACE or job.approval == Approval.AUTOMATIC:
@@ -39,15 +44,35 @@ def recovered_by_itself(failover: Failover) -> bool:
     node = Node.objects.get(pk=incident.node.pk)
     if node.health != NodeHealth.HEALTHY:
         return False
-    ranks = Rank.objects.filter(job_id=failover.job_id)
-    return not ranks.exclude(state=Rank.State.RUNNING, progress_at__gt=failover.created_at).exists()
+    return core.all_step_on(failover.job, since=failover.created_at)
 
 
-def stale(failover: Failover, now: datetime) -> proposals.Proposal | None:
-    """Return what would happen now if it is not what the request shows, or if the request has expired."""
-    fresh = proposals.build(failover.incident, Kind(failover.kind), now=now, refused=failover.refused_standbys)
+def nothing_left(failover: Failover) -> bool:
+    """Return whether every rank of the present attempt has ended well: there is no work that could be recovered."""
+    return failover.job.epoch > 0 and core.all_finished(failover.job)
+
+
+def stale(failover: Failover, now: datetime) -> bool:
+    """Return whether something else would happen now than the request shows, or whether it has expired.
+
+    A restore point that only rose is shown in place: the request stays the same, with the time it has left.
+    """
+    fresh = proposals.build(failover.incident, now=now, refused=failover.refused_standbys)
     expired = failover.expires_at is not None and now >= failover.expires_at
-    return fresh if expired or fresh.digest != failover.digest else None
+    if expired or fresh.digest != failover.digest or proposals.falls_back(failover, fresh.shown):
+        return True
+    if fresh.shown["restore"] != failover.proposal.get("restore"):
+        _show(failover, fresh)
+    return False
+
+
+def _show(failover: Failover, fresh: proposals.Proposal) -> None:
+    snapshot = fresh.restore.snapshot if fresh.restore else None
+    failover.proposal = {**failover.proposal, "restore": fresh.shown["restore"]}
+    failover.restore_epoch = snapshot.epoch if snapshot else None
+    failover.restore_step = snapshot.step if snapshot else None
+    failover.save(update_fields=["proposal", "restore_epoch", "restore_step"])
+    dispatch.changed(f"failover:{failover.pk}")
 
 
 def _get_ready(failover: Failover) -> None:

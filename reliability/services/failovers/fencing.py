@@ -1,7 +1,8 @@
 """FENCING and FENCE_UNCONFIRMED: does any rank of the old attempt still run, and can it still write?
 
-A node is fenced when it said that it stopped, or when it has been silent for longer than its lease, after which its
-agent no longer lets ranks run that nobody can reach. Whatever it still writes is refused by its epoch.
+A node is fenced when it said that it stopped, or when it has been silent for longer than its lease. Whether its ranks
+ended with the lease depends on the job's lease rule, and only what is sure is recorded; whatever a node still writes is
+refused by its epoch. Silence counts only while ingest listened.
 """
 
 from dataclasses import dataclass, field
@@ -9,9 +10,10 @@ from datetime import datetime
 
 from reliability import conf
 from reliability.domain.failover import Event
-from reliability.models import Failover, Node, OrderRecord
+from reliability.domain.policy import LeaseRule
+from reliability.models import Failover, Job, Node, OrderRecord
 from reliability.selectors import core
-from reliability.services import clock, launch, orders
+from reliability.services import launch, orders
 from reliability.services.failovers.moves import Outcome
 
 LEASE_MARGIN_S = 1.0
@@ -56,6 +58,8 @@ def unconfirmed(failover: Failover, now: datetime) -> Outcome | None:
         return Outcome(event, {"nodes": fences.how})
     _ask_again(failover, fences)
     waited = (now - failover.state_since).total_seconds()
+    if core.listening_since(now) is None:
+        return None  # nobody listened: that no answer came says nothing about the nodes
     if not fences.silent and waited >= conf.cluster_policy().fence_limit_s:
         left = dict.fromkeys(fences.open, "did not stop; its writes are refused and its slot is given away")
         return Outcome(Event.LEASE_RAN_OUT, {"nodes": {**fences.how, **left}})
@@ -83,12 +87,11 @@ def _look_at(failover: Failover, node: Node, now: datetime, fences: _Fences) -> 
         key=f"stop:{failover.pk}:{node.name}",
         failover=failover,
     )
-    silent_s = clock.seconds_since(node.last_seen_at, now)
-    lease_s = conf.cluster_policy().lease_s + LEASE_MARGIN_S
+    silent_s = _silent_s(node, now)
     if orders.succeeded(order) or _late_confirmation(failover, node):
         fences.how[node.name] = "confirmed"
-    elif silent_s is None or silent_s >= lease_s:
-        fences.how[node.name] = f"silent for {silent_s or 0:.1f} s: its lease of {lease_s - LEASE_MARGIN_S:g} s ran out"
+    elif silent_s >= conf.cluster_policy().lease_s + LEASE_MARGIN_S:
+        fences.how[node.name] = _told_silence(failover.job, silent_s)
         fences.by_lease = True
     elif silent_s > 2.5 * conf.cluster_policy().heartbeat_s:
         fences.silent.append(node.name)
@@ -96,6 +99,22 @@ def _look_at(failover: Failover, node: Node, now: datetime, fences: _Fences) -> 
         fences.unanswered.append(node.name)
     else:
         fences.refused.append(node.name)
+
+
+def _silent_s(node: Node, now: datetime) -> float:
+    """Return for how long ingest listened and heard nothing of the node."""
+    since = core.listening_since(now)
+    if since is None:
+        return 0.0
+    return (now - max(node.last_seen_at or since, since)).total_seconds()
+
+
+def _told_silence(job: Job, silent_s: float) -> str:
+    """Say what the silence proves: that ranks ended only where the lease rule makes every agent end them."""
+    ends = job.lease_rule == LeaseRule.STOP or (job.lease_rule == LeaseRule.STOP_WHEN_STUCK and job.nodes > 1)
+    if ends:
+        return f"silent for {silent_s:.1f} s: its lease of {conf.cluster_policy().lease_s:g} s ran out"
+    return f"silent for {silent_s:.1f} s; its writes are refused"
 
 
 def _late_confirmation(failover: Failover, node: Node) -> bool:

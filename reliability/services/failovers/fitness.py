@@ -22,11 +22,11 @@ def unfit_slots(
     accused = _accused(incident) if kind == Kind.FAILOVER else {}
     turned_down = {str(each["node"]): str(each.get("reason", "")) for each in refused}
     holds = {hold.node_id: hold for hold in core.active_holds()}
-    unstopped = _unstopped(failover) if failover else {}
+    stuck = unstopped(failover) if failover else {}
     found = []
     for slot in core.slots_of(job):
         node = slot.node
-        why = "It has no node." if node is None else _why(node, accused, turned_down, holds, unstopped)
+        why = "It has no node." if node is None else _why(node, accused, turned_down, holds, stuck)
         if why:
             found.append((slot, why))
     return found
@@ -37,16 +37,24 @@ def _why(
     accused: Mapping[str, str],
     turned_down: Mapping[str, str],
     holds: Mapping[int, Hold],
-    unstopped: Mapping[str, str],
+    stuck: Mapping[str, str],
 ) -> str:
     """Return why a node cannot keep its slot, '' when it can."""
-    known = turned_down.get(node.name) or accused.get(node.name) or unstopped.get(node.name)
+    known = turned_down.get(node.name) or accused.get(node.name) or stuck.get(node.name)
     if known:
         return known
     if node.health in (NodeHealth.UNREACHABLE, NodeHealth.UNHEALTHY):
         return node.health_reason or f"It is {node.health}."
     hold = holds.get(node.pk)
     return f"Held by {hold.owner}: {hold.reason}" if hold else ""
+
+
+def kind_for(incident: Incident, job: Job, *, refused: Sequence[Mapping[str, Any]] = ()) -> Kind:
+    """Return what an incident calls for now: a restart in place never moves a slot, whatever the reason for a move."""
+    if incident.action == Action.FAILOVER:
+        return Kind.FAILOVER
+    moves = unfit_slots(job, incident=incident, kind=Kind.RESTART_IN_PLACE, refused=refused)
+    return Kind.FAILOVER if moves else Kind.RESTART_IN_PLACE
 
 
 def _accused(incident: Incident) -> dict[str, str]:
@@ -58,8 +66,8 @@ def _accused(incident: Incident) -> dict[str, str]:
     return named
 
 
-def _unstopped(failover: Failover) -> dict[str, str]:
-    """Nodes that were told to stop the old attempt in this recovery and did not say that they had."""
+def unstopped(failover: Failover) -> dict[str, str]:
+    """Return the nodes that were told to stop the old attempt in this recovery and did not say that they had."""
     told = OrderRecord.objects.filter(failover=failover, kind="stop").select_related("node")
     names = {order.node.name for order in told}
     stopped = {order.node.name for order in told if order.state == OrderRecord.State.DONE}

@@ -6,10 +6,11 @@ from typing import Any
 
 from reliability.domain.failover import Event, Kind
 from reliability.domain.health import NodeRole
+from reliability.domain.orders import OrderKind
 from reliability.domain.standby import Ranked, Verdict
-from reliability.models import Failover, Node, Slot, Validation
+from reliability.models import Failover, Hold, Node, OrderRecord, Slot, Validation
 from reliability.selectors import core
-from reliability.services import launch, nodes, validations
+from reliability.services import launch, nodes, orders, validations
 from reliability.services.failovers import fitness, preempting, proposals
 from reliability.services.failovers.moves import Outcome
 
@@ -27,12 +28,16 @@ def needed(failover: Failover) -> list[tuple[Slot, str]]:
 
 def validating(failover: Failover, now: datetime) -> Outcome | None:
     """Find a fit standby for every slot that needs one."""
+    pardon(failover)
     refused = _just_refused(failover)
     if refused is not None:
         return refused
     unfit = needed(failover)
     if not unfit:
         return Outcome(Event.STANDBY_PASSED, {"moves": failover.moves})
+    if failover.kind == Kind.RESTART_IN_PLACE:
+        told = "; ".join(f"slot {slot.index}: {why}" for slot, why in unfit)
+        return Outcome(Event.SUPERSEDED, {"reason": f"A restart in place moves no slot, and one must move ({told})."})
     ranked = proposals.candidates(failover.job, now=now, refused=failover.refused_standbys)
     chosen = preempting.allowed(failover, ranked)[: len(unfit)]
     if len(chosen) < len(unfit):
@@ -59,6 +64,7 @@ def _use(
 
 def waiting(failover: Failover, now: datetime) -> Outcome | None:
     """Go on as soon as there are enough standbys, or when none is needed any more."""
+    pardon(failover)
     unfit = needed(failover)
     found = proposals.candidates(failover.job, now=now, refused=failover.refused_standbys)
     ranked = preempting.allowed(failover, found)
@@ -71,10 +77,25 @@ def refuse(failover: Failover, node: str, reason: str) -> None:
     """Set a node aside for the rest of this recovery."""
     if any(each["node"] == node for each in failover.refused_standbys):
         return
-    failover.refused_standbys = [*failover.refused_standbys, {"node": node, "reason": reason}]
+    told = f"Did not take over in failover {failover.pk}: {reason}"
+    held = nodes.hold(Node.objects.get(name=node), owner=nodes.AUTOMATION, reason=told)
+    failover.refused_standbys = [*failover.refused_standbys, {"node": node, "reason": reason, "hold": held.pk}]
     failover.save(update_fields=["refused_standbys"])
-    refused = Node.objects.get(name=node)
-    nodes.hold(refused, owner=nodes.AUTOMATION, reason=f"Did not take over in failover {failover.pk}: {reason}")
+
+
+def pardon(failover: Failover) -> None:
+    """A node whose hold a person released may be tried again, from the start: its old answers do not count."""
+    holds = [each["hold"] for each in failover.refused_standbys if each.get("hold")]
+    released = Hold.objects.filter(pk__in=holds).exclude(released_at=None).select_related("node")
+    if not released:
+        return
+    lifted = {hold.pk for hold in released}
+    failover.refused_standbys = [each for each in failover.refused_standbys if each.get("hold") not in lifted]
+    failover.save(update_fields=["refused_standbys"])
+    for hold in released:
+        launch.container_gone(failover.job, hold.node)
+        told = OrderRecord.objects.filter(failover=failover, node=hold.node, kind=OrderKind.RESTORE)
+        orders.forget(told)
 
 
 def _just_refused(failover: Failover) -> Outcome | None:
@@ -82,7 +103,8 @@ def _just_refused(failover: Failover) -> Outcome | None:
     known = {each["node"] for each in failover.refused_standbys}
     ended = Validation.objects.filter(failover=failover).exclude(ended_at=None).exclude(verdict=Verdict.PASS)
     for row in ended.select_related("node").order_by("id"):
-        if row.node.name not in known:
+        forgiven = Hold.objects.filter(node=row.node, owner=nodes.AUTOMATION, released_at__gte=row.ended_at).exists()
+        if row.node.name not in known and not forgiven:
             refuse(failover, row.node.name, row.reason)
             return Outcome(Event.STANDBY_REFUSED, {"node": row.node.name, "reason": row.reason})
     return None
@@ -116,7 +138,8 @@ def _take(failover: Failover, unfit: Sequence[tuple[Slot, str]], takers: Sequenc
     for (slot, why), node in zip(unfit, takers, strict=True):
         before = slot.node.name if slot.node else ""
         first = moves.get(slot.index, {}).get("from", before)
-        moves[slot.index] = {"slot": slot.index, "from": first, "to": node.name, "why": why}
+        first_why = moves.get(slot.index, {}).get("why", why)
+        moves[slot.index] = {"slot": slot.index, "from": first, "to": node.name, "why": first_why}
         Slot.objects.filter(pk=slot.pk).update(node=node)
         Node.objects.filter(pk=node.pk).update(role=NodeRole.TRAINING)
         if slot.node:

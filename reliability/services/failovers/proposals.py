@@ -1,7 +1,8 @@
 """What would a recovery do now: which slots move where, from which snapshot, and why?
 
-The digest is taken over what decides (nodes, standby, restore point, class), not over the sentences, so that an
-approval is refused exactly when something else would happen than what was shown.
+The digest is taken over what decides (kind, class, nodes, standbys), not over the sentences, so that an approval is
+refused exactly when something else would happen than what was shown. The restore point is apart: while training goes
+on it only rises, and who agrees to lose the work since step N agrees to lose less. It must never fall.
 """
 
 import hashlib
@@ -13,7 +14,6 @@ from typing import Any
 
 from reliability import conf
 from reliability.domain import standby
-from reliability.domain.failover import Kind
 from reliability.domain.restore import RestorePoint
 from reliability.domain.standby import Ranked
 from reliability.errors import NoRestorePoint
@@ -47,11 +47,12 @@ def usable(ranked: Sequence[Ranked]) -> list[Ranked]:
     return [each for each in ranked if each.eligible]
 
 
-def build(incident: Incident, kind: Kind, *, now: datetime, refused: Sequence[Mapping[str, Any]] = ()) -> Proposal:
+def build(incident: Incident, *, now: datetime, refused: Sequence[Mapping[str, Any]] = ()) -> Proposal:
     """Return what a recovery of this incident would do now."""
     job = incident.job
     if job is None:
         raise ValueError("an incident without a job has no recovery")
+    kind = fitness.kind_for(incident, job, refused=refused)
     unfit = fitness.unfit_slots(job, incident=incident, kind=kind, refused=refused)
     ranked = candidates(job, now=now, refused=refused)
     chosen = usable(ranked)[: len(unfit)]
@@ -121,9 +122,16 @@ def _digest(incident: Incident, shown: Mapping[str, Any]) -> str:
         "kind": shown["kind"],
         "class": incident.fault_class,
         "moves": [[move["slot"], move["from"], move["to"], move["preempts"]] for move in shown["moves"]],
-        "restore": [shown["restore"]["epoch"], shown["restore"]["step"]],
     }
     return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
+
+
+def falls_back(before: Failover, after: Mapping[str, Any]) -> bool:
+    """Return whether the restore point is not at least the one that was shown."""
+    was, now = before.proposal.get("restore") or {}, after["restore"]
+    if was.get("step") is None:
+        return False
+    return now["step"] is None or now["step"] < was["step"] or now["epoch"] < was["epoch"]
 
 
 def difference(before: Failover, after: Mapping[str, Any]) -> dict[str, list[Any]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from reliability import conf
 from reliability.domain.failover import Event
@@ -13,6 +14,11 @@ from reliability.selectors import core
 from reliability.services import launch, orders, restores
 from reliability.services.failovers import placing
 from reliability.services.failovers.moves import Outcome
+
+OUTAGE = frozenset({"tier_unreachable", "timeout"})
+"""What a node answers when the place of the copies cannot be reached: neither the copies nor the node are to blame."""
+PAUSE_S = 1.0
+LONGEST_PAUSE_S = 15.0
 
 
 def restoring(failover: Failover, now: datetime) -> Outcome | None:
@@ -26,7 +32,7 @@ def restoring(failover: Failover, now: datetime) -> Outcome | None:
     _choose(failover, point, now)
     prepared = [launch.prepare(failover.job, node) for node in moved_nodes(failover)]
     brought = [] if point is None else _bring(failover, point)
-    return _failed_prepare(failover, prepared) or _judge(failover, prepared, brought)
+    return _failed_prepare(failover, prepared) or _judge(failover, prepared, brought, now)
 
 
 def moved_nodes(failover: Failover) -> list[Node]:
@@ -83,16 +89,56 @@ def _refuse_node(failover: Failover, order: OrderRecord) -> Outcome:
     return Outcome(Event.STANDBY_REFUSED, {"node": order.node.name, "reason": error["message"], **error})
 
 
-def _judge(failover: Failover, prepared: Sequence[OrderRecord], brought: Sequence[OrderRecord]) -> Outcome | None:
+def _judge(
+    failover: Failover, prepared: Sequence[OrderRecord], brought: Sequence[OrderRecord], now: datetime
+) -> Outcome | None:
     snapshot = chosen(failover)
     for order in brought:
         if snapshot is not None:
             restores.mark_skipped(failover.job, order, snapshot)
-        if not orders.is_open(order) and not orders.succeeded(order):
+        if orders.is_open(order) or orders.succeeded(order):
+            continue
+        if not _outage(order, brought):
             return _failed_restore(failover, order, snapshot)
+        if not _again_in_time(failover, order, now):
+            return Outcome(Event.GAVE_UP, _unreachable(failover, order))
     if not all(orders.succeeded(order) for order in (*prepared, *brought)):
         return None
     return Outcome(Event.RESTORED, {"step": failover.restore_step, "epoch": failover.restore_epoch})
+
+
+def _outage(order: OrderRecord, brought: Sequence[OrderRecord]) -> bool:
+    """Return whether the storage is the likelier cause than the node: it could not be reached, or nobody answered.
+
+    A node that alone does not answer while others brought their shards is itself what is wrong.
+    """
+    if order.state == OrderRecord.State.EXPIRED:
+        return len(brought) > 1 and not any(orders.succeeded(each) for each in brought)
+    bad = (order.result.get("result") or {}).get("bad") or []
+    codes = {str(each.get("code")) for each in bad} or {orders.error_of(order)["code"]}
+    return codes <= OUTAGE
+
+
+def _again_in_time(failover: Failover, order: OrderRecord, now: datetime) -> bool:
+    """Have a shard brought once more, each time after a longer pause. Returns False when the time for it is over."""
+    if (now - failover.state_since).total_seconds() >= conf.cluster_policy().restore_limit_s:
+        return False
+    same = OrderRecord.objects.filter(failover=failover, node=order.node, kind=order.kind, epoch=order.epoch)
+    tried = same.filter(ended_at__gte=failover.state_since).count()
+    pause_s = min(PAUSE_S * 2 ** max(0, tried - 1), LONGEST_PAUSE_S)
+    if order.ended_at is None or (now - order.ended_at).total_seconds() >= pause_s:
+        orders.forget(OrderRecord.objects.filter(pk=order.pk))
+    return True
+
+
+def _unreachable(failover: Failover, order: OrderRecord) -> dict[str, Any]:
+    error = orders.error_of(order)
+    limit_s = conf.cluster_policy().restore_limit_s
+    reason = (
+        f"The snapshots could not be reached for {limit_s:g} s ({order.node.name}: {error['message']}). "
+        "No node is blamed. Start the job again when the storage is back."
+    )
+    return {**error, "node": order.node.name, "step": failover.restore_step, "reason": reason}
 
 
 def _failed_restore(failover: Failover, order: OrderRecord, snapshot: SnapshotId | None) -> Outcome:
