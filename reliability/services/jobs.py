@@ -4,18 +4,23 @@
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Max
 
+from reliability import conf
 from reliability.domain.health import NodeHealth, NodeRole
 from reliability.domain.orders import OrderKind
 from reliability.domain.snapshots import SnapshotId
 from reliability.errors import DomainError, NoRestorePoint
-from reliability.models import Epoch, Incident, Job, Node, OrderRecord, Rank, Slot
+from reliability.models import Epoch, Failover, Incident, Job, Node, OrderRecord, Rank, Slot
 from reliability.selectors import core, standbys
 from reliability.services import clock, dispatch, jobspec, launch, orders, restores
 from reliability.services.failovers import ending
+
+LATE_HINT = "Look at the rank's output on its node: it hangs, or its first step takes longer than the limit."
 
 
 def submit(spec: Mapping[str, Any], *, by: str) -> Job:
@@ -84,6 +89,8 @@ def drive(job_id: int) -> None:
             _place(job)
         if job.state == Job.State.STARTING:
             _bring_up(job)
+        if job.state == Job.State.WAITING and core.open_failover(job) is None:
+            _go_on_if_it_does(job)
         if job.state in (Job.State.STARTING, Job.State.RUNNING):
             _complete_if_done(job)
 
@@ -158,6 +165,18 @@ def _bring_up(job: Job) -> None:
     ranks = list(job.ranks.all())
     if all(_under_way(rank, job.epoch) for rank in ranks):
         _set_state(job, Job.State.RUNNING, "")
+    else:
+        _give_up_when_late(job, ranks, max(order.created_at for order in started))
+
+
+def _give_up_when_late(job: Job, ranks: Sequence[Rank], ordered_at: datetime) -> None:
+    """A rank that hangs before its first step tells of nothing: only time shows it. An open recovery decides itself."""
+    policy = conf.cluster_policy()
+    limit_s = policy.start_limit_s + policy.verify_limit_s
+    if (clock.now() - ordered_at).total_seconds() < limit_s or core.open_failover(job) is not None:
+        return
+    late = ", ".join(str(rank.rank) for rank in ranks if not _under_way(rank, job.epoch))
+    ending.end(job, Job.State.FAILED, f"No first step of rank {late} within {limit_s:g} s of its start. {LATE_HINT}")
 
 
 def _opened(job: Job) -> bool:
@@ -235,11 +254,22 @@ def warm_standbys(job: Job) -> None:
         launch.prepare(job, node)
 
 
+def _go_on_if_it_does(job: Job) -> None:
+    """A job that waits for a person runs again once every rank has stepped since it began to wait."""
+    decided = Failover.objects.filter(job=job).aggregate(at=Max("ended_at"))["at"]
+    found = Incident.objects.filter(job=job).aggregate(at=Max("opened_at"))["at"]
+    since = max((at for at in (decided, found) if at is not None), default=job.created_at)
+    if not core.all_step_on(job, since=since):
+        return
+    told = "Training goes on by itself: every rank has made a step since."
+    Incident.objects.filter(job=job, closed_at=None).update(closed_at=clock.now(), close_reason=told)
+    _set_state(job, Job.State.RUNNING, "")
+
+
 def _complete_if_done(job: Job) -> None:
     """A job is complete when every rank of the present attempt has ended well."""
-    if job.epoch == 0 or Rank.objects.filter(job=job).exclude(state=Rank.State.EXITED, epoch=job.epoch).exists():
-        return
-    ending.end(job, Job.State.COMPLETED, "All ranks finished.")
+    if job.epoch > 0 and core.all_finished(job):
+        ending.end(job, Job.State.COMPLETED, "All ranks finished.")
 
 
 def open_jobs() -> list[int]:
