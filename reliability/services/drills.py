@@ -9,7 +9,7 @@ from reliability.domain.failover import OPEN, State
 from reliability.domain.health import NodeHealth
 from reliability.domain.orders import OrderKind
 from reliability.errors import DomainError, InvalidInput
-from reliability.models import Drill, Job, Node, OrderRecord, Rank
+from reliability.models import Drill, Failover, Job, Node, OrderRecord, Rank
 from reliability.selectors import core
 from reliability.services import clock, dispatch, launch, orders
 
@@ -80,9 +80,17 @@ def _by_failover(drill: Drill) -> Ending | None:
     if failover is None or failover.state in OPEN:
         return None
     if failover.state == State.COMPLETED:
-        stages = [[stage["stage"], stage["seconds"]] for stage in core.stage_times(failover)]
-        return Drill.State.RECOVERED, {"stages": stages, "seconds": core.recovery_seconds(failover)}
+        return Drill.State.RECOVERED, _recovered(drill, failover)
     return Drill.State.FAILED, {"reason": f"Failover {failover.pk} is {failover.state}."}
+
+
+def _recovered(drill: Drill, failover: Failover) -> dict[str, object]:
+    """Count from the drill, which is the fault: a node that was silenced reports it only when it is back."""
+    stages = [[stage["stage"], stage["seconds"]] for stage in core.stage_times(failover)]
+    unnoticed = max(0.0, (failover.fault_at - drill.started_at).total_seconds())
+    if stages:
+        stages[0][1] += unnoticed
+    return {"stages": stages, "seconds": (core.recovery_seconds(failover) or 0.0) + unnoticed}
 
 
 def _by_time(drill: Drill, order: OrderRecord | None, now: datetime) -> Ending | None:

@@ -23,6 +23,11 @@ CORE = {
     "reports": "",
     "ingest": "",
     "checks": "",
+    "plans_drills": "",
+    "two_connections": "",
+    "whose_word_counts": "",
+    "keeping": "",
+    "second_look": "fails_twice or only_node",
 }
 """Test module -> which of its tests; empty means all. Paths that SQLite and PostgreSQL walk alike are not repeated."""
 

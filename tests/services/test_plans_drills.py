@@ -68,7 +68,24 @@ def test_a_drill_is_linked_to_the_recovery_it_caused_and_keeps_its_times(world: 
     assert drill.failover == failover
     assert drill.state == Drill.State.RECOVERED
     assert [stage for stage, _ in drill.result["stages"]] == list(core.STAGES)
-    assert drill.result["seconds"] == pytest.approx(core.recovery_seconds(failover))
+    assert failover.ended_at is not None
+    took = (failover.ended_at - drill.started_at).total_seconds()
+    assert drill.result["seconds"] == pytest.approx(took)
+    assert sum(seconds for _, seconds in drill.result["stages"]) == pytest.approx(took)
+
+
+def test_a_drill_that_is_found_out_late_counts_from_its_start(world: World) -> None:
+    job = world.running_job()
+    world.save(20)
+    drill = drills.start(job, node=Node.objects.get(name="n2"), what="kill_node", by="ann")
+    world.tick()
+    for _ in range(10):
+        world.tick(0.5)
+    world.agents["n2"].rank_dies(1, 137)  # told only when the agent is back
+    failover = world.recover()
+    world.tick()
+    drill.refresh_from_db()
+    assert drill.result["seconds"] > 5 + (failover.ended_at - failover.created_at).total_seconds()  # type: ignore[operator]
 
 
 def test_stopped_heartbeats_leave_training_unharmed(world: World) -> None:
