@@ -77,6 +77,12 @@ def _time_field(label: str, help_text: str) -> forms.FloatField:
     return forms.FloatField(label=label, min_value=0, help_text=help_text, widget=widget)
 
 
+class ShownPeriodForm(StyledForm):
+    """The number of steps on the button that was pressed."""
+
+    every_steps = forms.IntegerField(min_value=1, max_value=10_000_000, required=False)
+
+
 class PlannerForm(StyledForm):
     """What the period is computed from. Times have a unit of their own; the domain gets seconds."""
 
@@ -91,7 +97,7 @@ class PlannerForm(StyledForm):
     save_stall = _time_field("Save stall", "How long one save blocks training, not the upload.")
     drain = _time_field("Drain to storage", "From the end of the stall until the copy is durable.")
     recovery = _time_field("Recovery", "Restore, start, and reach the first step.")
-    downtime = _time_field("Downtime", "Detection, decision, fence and check of the standby.")
+    downtime = _time_field("Downtime", "Detection, fence and check of the standby; add the time to decide.")
     mtbf = _time_field("Time between faults", "Mean time between faults that stop training.")
     mtbf_of = forms.ChoiceField(
         label="of",

@@ -145,25 +145,36 @@ def _percent(share: float) -> str:
     return f"{100 * share:.2f} %"
 
 
+def _told(seconds: float) -> str:
+    """Write a time as people say it."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    if seconds < 3600:
+        return f"{int(seconds // 60)} min {int(seconds % 60)} s"
+    if seconds < 86_400:
+        return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60)} min"
+    return f"{int(seconds // 86_400)} d {int(seconds % 86_400 // 3600)} h"
+
+
 def _explain(
     inputs: FirstOrderInputs, period_s: float, best: float, interval: tuple[float, float | None] | None
 ) -> str:
     target = _percent(inputs.target)
     if inputs.faults_per_s == 0:
-        return f"Without faults every period from {period_s:.1f} s on keeps {target}; the longer, the better."
+        return f"Without faults every period from {_told(period_s)} on keeps {target}; the longer, the better."
     if interval is not None:
         low, high = interval
-        ends = f"from {low:.1f} s to {high:.1f} s" if high is not None else f"from {low:.1f} s on"
+        ends = f"from {_told(low)} to {_told(high)}" if high is not None else f"from {_told(low)} on"
         if period_s == 0:
             return f"{target} holds for periods {ends}. Saves cost nothing here: save at every step."
-        return f"{target} holds for periods {ends}; the best is {period_s:.1f} s with {_percent(best)}."
+        return f"{target} holds for periods {ends}; the best is {_told(period_s)} with {_percent(best)}."
     if best <= 0:
         return (
             f"{target} cannot be reached: by this estimate saves, rollback and recovery take all of the time. "
             "That is shown as 0 %; so far out the estimate itself is too low. It takes fewer faults, or a shorter "
             "recovery or stall."
         )
-    refused = f"{target} cannot be reached: the best is {_percent(best)} at {period_s:.1f} s."
+    refused = f"{target} cannot be reached: the best is {_percent(best)} at {_told(period_s)}."
     if inputs.faults_per_s * inputs.fixed_s >= 1.0 - inputs.target:
         return f"{refused} Recovery alone uses up what may be lost, so faster saves cannot help."
     return f"{refused} Shorten the stall or the recovery, or lower the number of faults."

@@ -47,7 +47,10 @@ def _copies(job: Job, tier: Tier, column: str) -> list[float]:
 
 
 def _recoveries(job: Job) -> tuple[list[float], list[float]]:
-    """Return the recovery times and the downtimes of the job's completed recoveries."""
+    """Return the recovery times and the downtimes of the job's completed recoveries.
+
+    How long a person took to decide is left out of both: it says nothing about the next fault.
+    """
     recovery, downtime = [], []
     rows = Failover.objects.filter(job=job, state=State.COMPLETED, ended_at__isnull=False).prefetch_related("events")
     for row in rows[:RECOVERIES]:
@@ -56,7 +59,8 @@ def _recoveries(job: Job) -> tuple[list[float], list[float]]:
         sums = goodput.totals([(stage.state, stage.seconds) for stage in stages])
         own = sum(sums.get(state.value, 0.0) for state in RECOVERY_STAGES)
         recovery.append(own)
-        downtime.append(sum(sums.values()) - own)
+        person = sums.get(State.AWAITING_APPROVAL.value, 0.0)
+        downtime.append(sum(sums.values()) - own - person)
     return recovery, downtime
 
 
@@ -82,6 +86,6 @@ def planner_values(job: Job | None, *, now: datetime) -> dict[str, Known]:
         "save_stall": _of_samples("save_stall", _copies(job, Tier.MEMORY, "stall_s"), "saves"),
         "drain": _of_samples("drain", _copies(job, Tier.STORAGE, "drain_s"), "copies"),
         "recovery": _of_samples("recovery", recovery, "recoveries"),
-        "downtime": _of_samples("downtime", downtime, "recoveries"),
+        "downtime": _of_samples("downtime", downtime, "recoveries without the wait for a person"),
         "mtbf": _mtbf(job, now),
     }

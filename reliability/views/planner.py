@@ -3,18 +3,20 @@
 import json
 from math import log10
 from typing import Any
+from urllib.parse import urlencode
 
 import plotly.graph_objects as go
 from django.contrib.auth.decorators import permission_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from reliability.domain import planner
 from reliability.domain.planner import FirstOrderInputs, FirstOrderPlan
 from reliability.errors import ReliabilityError
-from reliability.forms import PlannerForm, with_units
+from reliability.forms import PlannerForm, ShownPeriodForm, with_units
 from reliability.models import Job
 from reliability.selectors import core
 from reliability.selectors.plan_pages import DEFAULT_TARGET, planner_values
@@ -22,6 +24,7 @@ from reliability.services import plans
 from reliability.views.page import reads, render_page, tell, tell_error
 
 POINTS = 161
+MUCH_LONGER = 3
 TABLE_POINTS = 9
 TICKS = {
     "10 ms": 0.01,
@@ -140,6 +143,11 @@ def _form(request: HttpRequest, job: Job | None) -> tuple[PlannerForm, dict[str,
     return form, sources
 
 
+def _shown(request: HttpRequest) -> int | None:
+    form = ShownPeriodForm(request.POST)
+    return form.cleaned_data["every_steps"] if form.is_valid() else 0
+
+
 def _differs(entered: dict[str, str], values: dict[str, Any], name: str) -> bool:
     unit = f"{name}_unit"
     return entered[name] != str(values[name]) or entered.get(unit, values[unit]) != values[unit]
@@ -152,8 +160,19 @@ def plan(request: HttpRequest) -> HttpResponse:
     job = _chosen_job(request)
     form, sources = _form(request, job)
     applied = job.plans.first() if job else None
-    context = {"form": form, "sources": sources, "job": job, "applied": applied, **_answer(form, job)}
+    answer = _answer(form, job)
+    context = {"form": form, "sources": sources, "job": job, "applied": applied, **answer}
+    context["warnings"] = _warnings(form, sources, job, answer.get("every_steps"))
     return render_page(request, "planner.html", context)
+
+
+def _warnings(form: PlannerForm, sources: dict[str, str], job: Job | None, every_steps: int | None) -> list[str]:
+    """Return what a person should know before applying."""
+    assumed = [str(form.fields[name].label).lower() for name, source in sources.items() if source.startswith("default")]
+    told = [f"Not measured but assumed: {', '.join(assumed)}."] if assumed else []
+    if job and every_steps and every_steps > MUCH_LONGER * job.every_steps:
+        told.append(f"That is {every_steps / job.every_steps:.0f} times as long as now; so is what a fault costs.")
+    return told
 
 
 @applies
@@ -167,9 +186,11 @@ def apply(request: HttpRequest) -> HttpResponse:
         context: dict[str, Any] = {"form": form, "sources": {}, "job": job}
         return render_page(request, "planner.html", context, status=400)
     try:
-        applied = plans.apply(job, inputs=inputs, by=request.user.get_username())
+        applied = plans.apply(job, inputs=inputs, by=request.user.get_username(), shown=_shown(request))
     except ReliabilityError as error:
         tell_error(request, error)
+        entered = {name: value for name, value in request.POST.items() if name in form.fields}
+        return redirect(f"{reverse('planner')}?{urlencode(entered)}")
     else:
         tell(request, f"Applied: {job} saves every {applied.every_steps} steps from step {applied.from_step} on.")
     return redirect("job", name=job.name)

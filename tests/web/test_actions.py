@@ -135,3 +135,50 @@ def test_a_time_between_faults_of_one_node_is_divided_by_the_nodes(client_of: An
     inputs = PlannerForm(PLAN | {"mtbf_of": "node"}).inputs()
     assert inputs is not None
     assert inputs.mtbf_s == pytest.approx(7.9 * 3600 / 2)
+
+
+def test_the_number_on_the_button_is_what_is_ordered_although_the_speed_moved_a_little(
+    client_of: Any, job: models.Job
+) -> None:
+    client = client_of("operator")
+    shown = models.Rank.objects.filter(job=job)
+    text = client.get("/planner/", PLAN).content.decode()
+    number = int(text.split("Apply to gpt-small: every ")[1].split()[0])
+    shown.update(step_s=0.35)
+    client.post("/planner/apply/", PLAN | {"every_steps": number})
+    assert models.Plan.objects.get().every_steps == number
+
+
+def test_a_number_that_is_right_no_longer_is_refused_with_the_new_one(client_of: Any, job: models.Job) -> None:
+    models.Rank.objects.filter(job=job).update(step_s=3.2)
+    answer = client_of("operator").post("/planner/apply/", PLAN | {"every_steps": 1807}, follow=True)
+    assert not models.Plan.objects.exists()
+    text = answer.content.decode()
+    assert "now give every 181 steps, not 1807 as shown" in text
+    assert "Apply to gpt-small: every 181 steps" in text
+
+
+def test_a_target_out_of_reach_offers_nothing_to_apply(client_of: Any, job: models.Job) -> None:
+    client, hard = client_of("operator"), PLAN | {"target": "99.9"}
+    text = client.get("/planner/", hard).content.decode()
+    assert "Apply to gpt-small" not in text
+    assert "It cannot be applied" in text
+    assert "9 min 44 s" in text
+    assert "584.2 s" not in text
+    client.post("/planner/apply/", hard | {"every_steps": 5})
+    assert not models.Plan.objects.exists()
+
+
+def test_values_that_were_only_assumed_are_named_beside_the_button(client_of: Any, job: models.Job) -> None:
+    text = client_of("operator").get("/planner/?job=gpt-small&target=90").content.decode()
+    assert "Not measured but assumed: recovery, downtime, time between faults." in text
+
+
+def test_the_wait_for_a_person_is_no_downtime_of_the_machine(job: models.Job) -> None:
+    from django.utils import timezone
+
+    from reliability.selectors.plan_pages import planner_values
+
+    rows.completed(rows.incident(job, models.Node.objects.get(name="n2")), rows.node("s1", role="standby"))
+    # 7.1 s to see and judge, 7.9 s of waiting, 0.9 s to fence and check
+    assert planner_values(job, now=timezone.now())["downtime"].seconds == pytest.approx(8.0)
