@@ -8,8 +8,10 @@ import sys
 def main() -> None:
     """Run a management command."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "webapp.settings")
-    from django.core.management import execute_from_command_line  # noqa: PLC0415 (settings must be named first)
-
+    try:
+        from django.core.management import execute_from_command_line  # noqa: PLC0415 (settings must be named first)
+    except ModuleNotFoundError as error:
+        sys.exit(f"{error}: this Python lacks what Stepkeeper needs. Run 'make venv', then .venv/bin/python manage.py")
     execute_from_command_line(sys.argv)
 
 

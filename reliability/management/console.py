@@ -1,17 +1,20 @@
 """What the commands for people share: errors as one sentence with advice, tables in columns, who is asking."""
 
 import getpass
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import TypeVar
 
+from django.conf import settings
 from django.core.management import CommandError
 from django.db import DatabaseError
 from django.utils import timezone
 
 from reliability.errors import ReliabilityError
 from reliability.models import Job, Node
+from reliability.supervisor.status import STATUS_NAME
 
 Row = TypeVar("Row", Job, Node)
 
@@ -61,6 +64,15 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
     )
+
+
+def page_address(path: str) -> str:
+    """Return the full address of a page: where `up` runs it now, or else where the settings say."""
+    try:
+        found = json.loads((settings.DATA_DIR / STATUS_NAME).read_text())["address"]
+    except (OSError, ValueError, KeyError):
+        found = ""
+    return f"{(found or f'http://{settings.LISTEN}').rstrip('/')}{path}"
 
 
 def ago(instant: datetime | None) -> str:

@@ -26,7 +26,8 @@ ADDRESS = "127.0.0.1"
 MARKER = "this-is-a-demo"
 LOG_NAME = "demo.log"
 USER = "admin"
-STEPS = 4000
+STEPS = 36_000
+"""An hour, at the pace below: long enough to look around."""
 STEP_SLEEP_S = 0.1
 FIRST_MASTER_PORT = 29500
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 (the memory tier is meant to be there)
@@ -61,8 +62,11 @@ def memory_folder(data: Path) -> Path:
     return data / "memory"
 
 
-def begin_afresh(data: Path) -> None:
-    """Empty the demo's folder, keeping its secrets. Raises CommandError when it is not a demo's."""
+def begin_afresh(data: Path) -> bool:
+    """Empty the demo's folder, keeping its secrets; return whether there was an earlier demo.
+
+    Raises CommandError when it is not a demo's.
+    """
     kept = {LOCK_NAME, STATUS_NAME, MARKER, LOG_NAME}
     found = [entry for entry in data.iterdir() if entry.name not in kept and entry.suffix != ".secret"]
     if found and not (data / MARKER).exists():
@@ -73,6 +77,7 @@ def begin_afresh(data: Path) -> None:
     (data / MARKER).touch()
     for entry in found:
         shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    return bool(found)
 
 
 def password(data: Path) -> str:

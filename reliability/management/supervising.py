@@ -71,6 +71,7 @@ def supervised(plane: ControlPlane, *, log: TextIO | None = None) -> Iterator[Su
             finally:
                 supervisor.say("stopping")
                 clean = supervisor.stop()
+                supervisor.say("stopped" if clean else "stopped; a process that did not end was killed")
     except AlreadyRunning as error:
         raise CommandError(
             f"Process {error} already runs on {plane.data}. Stop it, or set STEPKEEPER_DATA_DIR to another folder."

@@ -26,8 +26,12 @@ WELCOME = """
 
   Break something: open the job in the dashboard and press Drill, then approve the failover; or in another terminal
       STEPKEEPER_DATA_DIR={data} {python} manage.py drill {job} --what kill_node
+  A job of your own beside it:
+      STEPKEEPER_DATA_DIR={data} {python} manage.py job submit examples/numpy_lm/local.toml --start
 
-  Logs are in {log}. Ctrl-C ends everything.
+  The nodes run plain processes of this machine, no containers. What the agents say is in {log};
+  what ranks print is in {data}/nodes/NODE until their job is stopped.
+  Ctrl-C ends everything; the next demo begins afresh.
 """
 
 
@@ -45,7 +49,10 @@ class Command(BaseCommand):
         settings.DATA_DIR.mkdir(parents=True, exist_ok=True)
         with log_path.open("a") as log, plain_errors(), supervised(plane, log=log) as supervisor:
             log.truncate(0)
-            demonstration.begin_afresh(settings.DATA_DIR)
+            if demonstration.begin_afresh(settings.DATA_DIR):
+                supervisor.say(
+                    "beginning afresh: jobs, snapshots and people of the earlier demo are removed; its password stays"
+                )
             supervisor.sweep_afterwards([demonstration.memory_folder(settings.DATA_DIR)])
             plane.bring_up(supervisor, prepare_database=prepare_database)
             job = self._begin(supervisor, plane.url)
@@ -62,6 +69,7 @@ class Command(BaseCommand):
         }
         missing = {name: value for name, value in chosen.items() if name not in os.environ}
         if missing:
+            print("Starting the demo: dashboard, five local nodes and a job ...", flush=True)  # noqa: T201
             os.environ.update(missing)
             os.execv(sys.executable, [sys.executable, *sys.argv])  # noqa: S606 (the same program, by its own path)
 

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.core.management import BaseCommand, CommandError, CommandParser
+from django.urls import reverse
 
 from reliability.domain.failover import State
 from reliability.domain.goodput import lost_steps, stage_times
-from reliability.management.console import caller, job_named, node_named, plain_errors, table
+from reliability.management.console import caller, job_named, node_named, page_address, plain_errors, table
 from reliability.models import Drill, Failover, Job, Node, Slot
 from reliability.services import drills
 
@@ -64,8 +65,16 @@ class Command(BaseCommand):
             drill.refresh_from_db()
             state = State(drill.failover.state).value.replace("_", " ") if drill.failover else ""
             if state and state != told:
-                self.stdout.write(f"  {state}")
+                self.stdout.write(f"  {state}{self._card(drill)}")
                 told = state
+
+    @staticmethod
+    def _card(drill: Drill) -> str:
+        """Return where a person decides, while the recovery waits for one."""
+        failover = drill.failover
+        if failover is None or failover.state != State.AWAITING_APPROVAL:
+            return ""
+        return f": approve it at {page_address(reverse('failover', args=[failover.pk]))}"
 
     @staticmethod
     def _waiting_for(drill: Drill) -> str:

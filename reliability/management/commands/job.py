@@ -16,6 +16,7 @@ def read_spec(path: Path) -> dict[str, Any]:
     """Return the content of a job file. Raises CommandError that names the file and the place.
 
     A file may leave out what this installation knows: the storage folder, and the runtime where an image tells it.
+    Without an image, `workdir` and the program's file may be given relative to the job file.
     """
     try:
         spec = tomllib.loads(path.read_text())
@@ -24,7 +25,19 @@ def read_spec(path: Path) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise CommandError(f"{path}: not a TOML file ({error}).\n  examples/numpy_lm/job.toml is one.") from error
     known = {"storage_dir": str(settings.STORAGE_DIR), "runtime": "docker" if spec.get("image") else "process"}
-    return known | spec
+    spec = known | spec
+    return spec if spec["runtime"] == "docker" else spec | _beside(path.absolute().parent, spec)
+
+
+def _beside(folder: Path, spec: dict[str, Any]) -> dict[str, Any]:
+    """Return the paths of a job without an image in full; what is no such file (`sh`, say) stays as it is."""
+    found: dict[str, Any] = {}
+    if spec.get("workdir") and isinstance(spec["workdir"], str):
+        found["workdir"] = str((folder / spec["workdir"]).resolve())
+    program = spec.get("program")
+    if isinstance(program, list) and program and isinstance(program[0], str) and (folder / program[0]).is_file():
+        found["program"] = [str((folder / program[0]).resolve()), *program[1:]]
+    return found
 
 
 class Command(BaseCommand):
