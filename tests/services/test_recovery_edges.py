@@ -6,9 +6,9 @@ from django.core.exceptions import PermissionDenied
 
 from reliability.domain.failover import State
 from reliability.errors import DomainError, StaleProposal
-from reliability.models import Failover, Hold, Job, Node, Rank
+from reliability.models import Failover, Hold, Job, Node, Rank, ServiceBeat
 from reliability.selectors import core
-from reliability.services import failovers, jobs, nodes
+from reliability.services import clock, failovers, jobs, nodes
 from tests.services.world import World, approver
 
 pytestmark = pytest.mark.django_db
@@ -267,3 +267,27 @@ def test_a_rank_that_hangs_before_its_first_step_fails_the_job_in_time(world: Wo
     jobs.start(world.submit(), by="ann")
     world.until(lambda: world.job().state == Job.State.FAILED, seconds=400, tick_s=5)
     assert "No first step of rank 1 within 240 s" in world.job().state_reason
+
+
+def test_silence_before_an_approval_counts_only_while_ingest_listened(world: World) -> None:
+    request = _silent_request(world)
+    ServiceBeat.objects.update(started_at=clock.now())
+    failovers.approve(request, by=approver(), digest=request.digest)
+    world.tick(0.5)
+    assert world.failover().state == State.FENCING
+    _stop_stepping(world, stepping=True)
+    world.agents["n3"].power_off()
+    assert world.recover().state == State.COMPLETED
+
+
+def test_a_request_that_turns_into_a_restart_asks_the_restart_budget(world: World) -> None:
+    world.running_job(approval="manual")
+    hold = nodes.hold(Node.objects.get(name="n3"), owner="bob", reason="to be serviced")
+    world.agents["n2"].rank_dies(1, 139)
+    world.until(Failover.objects.exists)
+    assert (world.failover().kind, world.failover().state) == ("failover", State.AWAITING_APPROVAL)
+    Job.objects.update(restart_budget=0)
+    nodes.release_hold(hold, by="bob")
+    world.until(lambda: world.job().state == Job.State.FAILED)
+    assert "budget of 0 is used up" in world.job().state_reason
+    assert world.failover().kind == "restart_in_place"
