@@ -36,31 +36,37 @@ def missing_containers(now: datetime) -> None:
     Such an agent reports the end of nothing; without this the job would wait for its ranks for ever. An agent that
     kept its records compares them with its engine and reports what is missing itself.
     """
-    running = core.active_slots().filter(job__state=Job.State.RUNNING).select_related("job", "node")
-    for slot in running:
+    for slot in _silent_about_their_job(now):
         node, job = slot.node, slot.job
-        if node is None or not _told_after_start(slot, now):
+        if node is None:
             continue
-        if job.name not in node.containers and not _all_ended(slot):
-            mark = f"{job.pk}:{job.epoch}:{node.name}:{node.incarnation}"
-            evidence = "The node is heard and knows nothing of the job: it has lost its container and its records."
-            incidents.note(node, "container-died", job=job, epoch=job.epoch, evidence=evidence, key=f"missing:{mark}")
+        mark = f"{job.pk}:{job.epoch}:{node.name}:{node.incarnation}"
+        evidence = "The node is heard and knows nothing of the job: it has lost its container and its records."
+        incidents.note(node, "container-died", job=job, epoch=job.epoch, evidence=evidence, key=f"missing:{mark}")
 
 
-def _told_after_start(slot: Slot, now: datetime) -> bool:
+def _silent_about_their_job(now: datetime) -> list[Slot]:
+    """Return the slots of running jobs whose node does not name the job, after it had time to. Three queries."""
+    running = core.active_slots().filter(job__state=Job.State.RUNNING).select_related("job", "node")
+    slots = [slot for slot in running if slot.node and slot.job.name not in slot.node.containers]
+    if not slots:
+        return []
+    keys = {f"start:{slot.job_id}:{slot.job.epoch}:{slot.index}": slot.pk for slot in slots}
+    told = OrderRecord.objects.filter(key__in=list(keys)).values_list("key", "ended_at")
+    started = {keys[key]: ended_at for key, ended_at in told}
+    ended = (Rank.State.EXITED, Rank.State.FAILED)
+    at_work = set(Rank.objects.filter(slot__in=slots).exclude(state__in=ended).values_list("slot_id", flat=True))
+    # Ranks that ended are known already.
+    return [slot for slot in slots if slot.pk in at_work and _told_after(slot.node, started.get(slot.pk), now)]
+
+
+def _told_after(node: Node | None, started: datetime | None, now: datetime) -> bool:
     """Return whether the node's heartbeats speak of the time after its ranks were started, and are fresh."""
-    node, job = slot.node, slot.job
-    started = OrderRecord.objects.filter(key=f"start:{job.pk}:{job.epoch}:{slot.index}").first()
-    if node is None or node.last_seen_at is None or started is None or started.ended_at is None:
+    if node is None or node.last_seen_at is None or started is None:
         return False
     heartbeat_s = conf.cluster_policy().heartbeat_s
     fresh = (now - node.last_seen_at).total_seconds() <= 2 * heartbeat_s
-    return fresh and (node.last_seen_at - started.ended_at).total_seconds() > SETTLING_BEATS * heartbeat_s
-
-
-def _all_ended(slot: Slot) -> bool:
-    """Ranks that ended are known already."""
-    return not slot.ranks.exclude(state__in=(Rank.State.EXITED, Rank.State.FAILED)).exists()
+    return fresh and (node.last_seen_at - started).total_seconds() > SETTLING_BEATS * heartbeat_s
 
 
 def _slots_of(silent: Iterable[Node]) -> list[Slot]:

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from pytest_django import DjangoAssertNumQueries
 
 from reliability.domain.health import NodeHealth
 from reliability.models import Failover, Finding, Incident, Job, Node, ServiceBeat
@@ -148,6 +149,15 @@ def test_a_node_that_was_switched_off_and_on_within_the_silence_limit_is_found_w
     failover = world.recover()
     assert (failover.kind, failover.state) == ("restart_in_place", "completed")
     assert failover.incident.code == "container-died"
+
+
+def test_looking_for_missing_containers_takes_as_many_queries_for_many_nodes_as_for_one(
+    world: World, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    world.running_job()
+    Node.objects.update(containers={})
+    with django_assert_max_num_queries(3):
+        losses.missing_containers(clock.now())
 
 
 def test_a_node_that_says_its_container_runs_is_believed(world: World) -> None:
