@@ -24,7 +24,7 @@ class EpochTaken(RuntimeFailure):
     """Ranks of this very attempt were started before, by a life of the agent or of the launcher that is over."""
 
     code = "epoch_taken"
-    hint = "The next attempt gets a number of its own; nothing has to be done."
+    hint = "The next attempt gets a number of its own; start the job again where none follows by itself."
 
 
 def order_of(plan: StartPlan, *, job: str, epoch: int, inside: str) -> dict[str, Any]:
