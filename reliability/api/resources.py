@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from django.db.models import Count, Prefetch, QuerySet, Sum
+from django.db.models import Max, Prefetch, QuerySet
 from django.http.response import HttpResponseBase
 from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework.permissions import DjangoModelPermissions
@@ -124,10 +124,12 @@ class Snapshots(Resource):
     def detailed(self, rows: Rows) -> Rows:
         """Return the snapshots with shards and bytes of each tier, counted by the database."""
         usable = SnapshotCopy.objects.filter(snapshot__in=rows, state=CopyState.COMMITTED).order_by()
-        counts = usable.values_list("snapshot", "tier").annotate(Count("rank", distinct=True), Sum("size_bytes"))
+        # One shard a rank: a copy that a restore brought to a second node is the same shard.
+        shards = usable.values_list("snapshot", "tier", "rank").annotate(Max("size_bytes"))
         counted: dict[int, dict[str, tuple[int, int]]] = {row.pk: {} for row in rows}
-        for snapshot, tier, shards, size in counts:
-            counted[snapshot][tier] = (shards, size)
+        for snapshot, tier, _, size in shards:
+            before, total = counted[snapshot].get(tier, (0, 0))
+            counted[snapshot][tier] = (before + 1, total + size)
         for row in rows:
             setattr(row, serializers.COUNTED, counted[row.pk])
         return rows

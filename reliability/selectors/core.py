@@ -2,16 +2,15 @@
 
 import statistics
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from django.db.models import Count, Min, Q, QuerySet
 
 from reliability.domain import goodput
-from reliability.domain.failover import OPEN, TERMINAL, Event, State
+from reliability.domain.failover import OPEN, Event, State
 from reliability.domain.faults import Action
-from reliability.domain.orders import OrderKind
-from reliability.domain.snapshots import Copy, CopyState, EpochStart, SnapshotId, Tier, in_lineage, lineage_ceilings
+from reliability.domain.snapshots import CopyState, EpochStart, SnapshotId, Tier, lineage_ceilings
 from reliability.domain.standby import Verdict
 from reliability.models import (
     Epoch,
@@ -124,38 +123,6 @@ NEWEST_COMPLETE = 50
 """A restore point is looked for among so many complete snapshots; as many must be complete on storage alone."""
 
 
-def copies_of(job: Job, *, before: int | None = None) -> list[Copy]:
-    """Return the copies of the newest snapshots of the line, among which a restore point is found, as domain values.
-
-    All that are newer than the oldest of these, complete or not: they tell why a newer one was not taken.
-    """
-    line = Snapshot.objects.filter(in_line(job, before=before), job=job)
-    floors = [_floor_of(line, job, Q()), _floor_of(line, job, Q(copies__tier=Tier.STORAGE))]
-    which = line if None in floors else line.filter(step__gte=min(floor for floor in floors if floor is not None))
-    rows = SnapshotCopy.objects.filter(snapshot__in=which).select_related("snapshot", "node")
-    return [
-        Copy(
-            snapshot=SnapshotId(row.snapshot.epoch, row.snapshot.step),
-            rank=row.rank,
-            tier=Tier(row.tier),
-            node=row.node.name if row.node else "",
-            path=row.path,
-            size_bytes=row.size_bytes,
-            digest=row.digest,
-            state=CopyState(row.state),
-        )
-        for row in rows
-    ]
-
-
-def _floor_of(line: QuerySet[Snapshot], job: Job, where: Q) -> int | None:
-    """Return the step of the last of the NEWEST_COMPLETE newest complete snapshots, None when there are fewer."""
-    which = where & Q(copies__state=CopyState.COMMITTED)
-    held = line.filter(distrusted=False).annotate(held=Count("copies__rank", filter=which, distinct=True))
-    steps = held.filter(held=job.world_size).order_by("-step", "-epoch").values_list("step", flat=True)
-    return next(iter(steps[NEWEST_COMPLETE - 1 : NEWEST_COMPLETE]), None)
-
-
 def distrusted(job: Job) -> set[SnapshotId]:
     """Return the snapshots that are never restored again."""
     rows = Snapshot.objects.filter(job=job, distrusted=True).values_list("epoch", "step")
@@ -213,23 +180,6 @@ def _completed(job: Job, snapshot: SnapshotId, tier: Tier) -> dict[str, Any]:
     )
     first_of_rank = rows.values("rank").annotate(at=Min("committed_at")).values_list("at", flat=True)
     return {"step": snapshot.step, "epoch": snapshot.epoch, "complete_at": max(first_of_rank)}
-
-
-def snapshot_ledger(job: Job, *, limit: int = 50) -> list[dict[str, Any]]:
-    """Return the newest snapshots with the number of ranks whose copy each tier holds and whether they count."""
-    ceilings = lineage_ceilings(epoch_starts(job))
-    committed = Q(copies__state=CopyState.COMMITTED)
-    held = {tier.value: Count("copies__rank", filter=committed & Q(copies__tier=tier), distinct=True) for tier in Tier}
-    rows = Snapshot.objects.filter(job=job).annotate(**held).order_by("-epoch", "-step")[:limit]
-    return [
-        {
-            "snapshot": row,
-            "tiers": {tier.value: getattr(row, tier.value) for tier in Tier},
-            "ranks": job.world_size,
-            "in_lineage": in_lineage(SnapshotId(row.epoch, row.step), ceilings),
-        }
-        for row in rows
-    ]
 
 
 def validation_of(node: Node, *, since: datetime | None = None) -> tuple[Verdict | None, datetime | None]:
@@ -375,13 +325,3 @@ def _mtbf(job: Job, now: datetime) -> dict[str, Any]:
     if not faults:
         return {"value": None, "source": f"no fault in {ran_s:.0f} s of running"}
     return {"value": ran_s / faults, "source": f"{faults} fault(s) in {ran_s:.0f} s of running"}
-
-
-def pending_of(failover: Failover, kind: OrderKind) -> QuerySet[OrderRecord]:
-    """Return the orders of one kind that this recovery gave and that are not answered."""
-    return OrderRecord.objects.filter(failover=failover, kind=kind, state=OrderRecord.State.PENDING)
-
-
-def recently_over(*, now: datetime, within_s: float) -> QuerySet[Failover]:
-    """Return recoveries that ended a short while ago."""
-    return Failover.objects.filter(state__in=TERMINAL, ended_at__gte=now - timedelta(seconds=within_s))

@@ -36,7 +36,7 @@ def apply(job: Job, *, inputs: FirstOrderInputs, by: str, shown: int | None = No
     the job is over or its speed is not known yet.
     """
     with transaction.atomic():
-        job = Job.objects.select_for_update().get(pk=job.pk)
+        job = Job.objects.select_for_update(no_key=True).get(pk=job.pk)
         if job.state in Job.TERMINAL:
             raise DomainError(f"Job {job.name} is over: its period cannot be changed.")
         step_s = core.planner_defaults(job, now=clock.now())["step_s"]["value"]

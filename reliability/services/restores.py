@@ -14,7 +14,7 @@ from reliability.domain.restore import RestorePoint
 from reliability.domain.snapshots import Copy, CopyState, SnapshotId, Tier
 from reliability.errors import NoRestorePoint
 from reliability.models import Epoch, Failover, Job, Node, OrderRecord, Slot
-from reliability.selectors import core
+from reliability.selectors import core, ledger
 from reliability.services import launch, orders, snapshots
 
 
@@ -24,7 +24,7 @@ def point(job: Job, *, placement: Mapping[int, str], lost: Sequence[str], before
     Raises NoRestorePoint when a snapshot was once complete on storage and none can be read any more.
     """
     try:
-        return _choose(job, core.copies_of(job, before=before), placement, lost, before)
+        return _choose(job, ledger.copies_of(job, before=before), placement, lost, before)
     except NoRestorePoint:
         if core.complete_snapshots(job, tier=Tier.STORAGE, states=CopyState):
             raise
@@ -35,7 +35,7 @@ def sources_of(
     job: Job, snapshot: SnapshotId, *, placement: Mapping[int, str], lost: Sequence[str], before: int
 ) -> RestorePoint:
     """Return where each rank reads a snapshot that was chosen before. Raises NoRestorePoint when one cannot."""
-    copies = [copy for copy in core.copies_of(job, before=before) if copy.snapshot == snapshot]
+    copies = [copy for copy in ledger.copies_of(job, before=before) if copy.snapshot == snapshot]
     return _choose(job, copies, placement, lost, before)
 
 

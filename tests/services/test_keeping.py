@@ -6,7 +6,7 @@ import pytest
 from pytest_django import DjangoAssertNumQueries
 
 from reliability.models import FailoverEvent, Job, Node, OrderRecord, Report, Snapshot, SnapshotCopy, Validation
-from reliability.selectors import core
+from reliability.selectors import core, ledger
 from reliability.services import clock, keeping
 from tests.services.world import World
 
@@ -55,7 +55,7 @@ def test_only_the_newest_snapshots_of_the_line_are_looked_at(
         )  # fmt: skip
     abandoned = Snapshot.objects.create(job=job, epoch=9, step=10**6, created_at=now)
     with django_assert_max_num_queries(6):
-        found = core.copies_of(job)
+        found = ledger.copies_of(job)
     assert {copy.rank for copy in found} == {0, 1, 2}
     assert min(copy.snapshot.step for copy in found) == 10 * 11
     assert abandoned.step not in {copy.snapshot.step for copy in found}
