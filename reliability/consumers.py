@@ -19,7 +19,7 @@ from channels.generic.websocket import AsyncJsonWebsocketConsumer
 from channels.layers import get_channel_layer
 from channels.routing import URLRouter
 from channels.security.websocket import AllowedHostsOriginValidator
-from django.urls import path
+from django.urls import path, re_path
 
 from reliability import live
 from reliability.selectors import changes
@@ -156,4 +156,14 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
 
 
 websocket_urlpatterns = [path("ws/live/", LiveConsumer.as_asgi())]
-websocket_application = AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns)))
+
+
+async def _refuse(_scope: Any, receive: Any, send: Any) -> None:
+    """Close a websocket of an address that there is not, as a page that there is not is a 404."""
+    await receive()
+    await send({"type": "websocket.close", "code": 4404})
+
+
+websocket_application = AllowedHostsOriginValidator(
+    AuthMiddlewareStack(URLRouter([*websocket_urlpatterns, re_path(r"", _refuse)]))
+)

@@ -199,6 +199,9 @@ def _blast_radius(weighed: Sequence[_Weighed], nodes: int | None) -> tuple[str, 
     return tuple(sentences)
 
 
+FOLLOW_UPS = "findings on other ranks are consequences and decide"
+
+
 def _decided(weighed: Sequence[_Weighed], root: _Weighed, unknown_action: Action, nodes: int | None) -> Judgement:
     reasons = [_told(root)]
     earliest = next(item for item in weighed if not item.row.follow_up and item.action is not Action.OBSERVE)
@@ -208,7 +211,8 @@ def _decided(weighed: Sequence[_Weighed], root: _Weighed, unknown_action: Action
         reasons.append(f"The cause is unknown: the job's policy for that is {unknown_action.replace('_', ' ')}.")
     follow_ups = sum(item.row.follow_up for item in weighed)
     if follow_ups:
-        reasons.append(f"{follow_ups} finding(s) on other ranks are consequences and decide nothing.")
+        told = "finding on another rank is a consequence and decides" if follow_ups == 1 else FOLLOW_UPS
+        reasons.append(f"{follow_ups} {told} nothing.")
     reasons.append(root.row.advice)
     reasons += _blast_radius(weighed, nodes)
     return Judgement(fault_class=root.row.fault_class, action=root.action, root=root.finding, reasons=tuple(reasons))
@@ -216,7 +220,7 @@ def _decided(weighed: Sequence[_Weighed], root: _Weighed, unknown_action: Action
 
 def _only_follow_ups(weighed: Sequence[_Weighed], now: float, settle_s: float) -> Judgement:
     """Consequences without a cause: wait for one, then restart, because nothing accuses a node."""
-    waited = now - min(item.finding.at for item in weighed)
+    waited = now - min(item.finding.at for item in weighed if item.row.follow_up)
     told = tuple(_told(item) for item in weighed)
     if waited <= settle_s:
         waiting = f"Only consequences are known so far: the cause is awaited for {settle_s - waited:.1f} s more."

@@ -132,10 +132,11 @@ def _settle_s(job: Job, findings: Sequence[Finding]) -> float:
     A node that was powered off leaves only its peers' complaints; acting on those would restart the job on a node
     that is about to be found lost. So the silence limit decides while any node has not been heard since.
     """
-    if not findings:
+    consequences = [finding.found_at for finding in findings if faults.lookup(finding.code).follow_up]
+    if not consequences:
         return 0.0
     policy = conf.cluster_policy()
-    first = min(finding.found_at for finding in findings)
+    first = min(consequences)
     unheard = [
         slot.node
         for slot in core.slots_of(job)

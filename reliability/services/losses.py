@@ -102,12 +102,15 @@ def _judge(slot: Slot, silent: Sequence[Node], now: datetime, since: datetime) -
 
 
 def _others_heard(job: Job, silent: Sequence[Node]) -> bool:
-    return job.slots.exclude(node=None).exclude(node__in=list(silent)).exists()
+    """Return whether a rank that has not finished runs on a node that is heard: only such a one tells of progress."""
+    heard = Rank.objects.filter(job=job).exclude(slot__node=None).exclude(slot__node__in=list(silent))
+    return heard.exclude(epoch=job.epoch, state=Rank.State.EXITED).exists()
 
 
 def _no_progress_s(job: Job, silent: Sequence[Node], now: datetime) -> float | None:
     """Return for how long no rank on a node that is heard made a step; what silent nodes do cannot be known."""
-    current = Rank.objects.filter(job=job, epoch=job.epoch).exclude(slot__node__in=list(silent))
+    heard = Rank.objects.filter(job=job, epoch=job.epoch).exclude(slot__node__in=list(silent))
+    current = heard.exclude(state=Rank.State.EXITED)
     steps = [at for at in current.values_list("progress_at", flat=True) if at is not None]
     began = Epoch.objects.filter(job=job, number=job.epoch).values_list("started_at", flat=True).first()
     newest = max([*steps, *([began] if began else [])], default=None)

@@ -217,8 +217,18 @@ def _container(row: Report) -> list[FollowUp]:
     if job is not None and concerned is None and code != "engine-lost":
         return []
     epoch = _epoch_of(row, concerned)
+    if concerned is not None and body["event"] == "die":
+        _end_ranks(row, concerned)
     incidents.note(row.node, code, job=concerned, epoch=epoch, evidence=_container_evidence(body), report=row)
     return _judged(concerned, row.node)
+
+
+def _end_ranks(row: Report, job: Job) -> None:
+    """No rank outlives its container: those of this node that had not finished have failed with it."""
+    if row.epoch != job.epoch or not _was_started(job, job.epoch):
+        return
+    ended = Rank.objects.filter(job=job, slot__node=row.node).exclude(epoch=row.epoch, state=Rank.State.EXITED)
+    ended.update(state=Rank.State.FAILED, epoch=row.epoch, exit_code=row.body.get("exit_code"))
 
 
 def _container_code(body: Mapping[str, Any]) -> str:

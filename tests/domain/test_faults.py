@@ -313,3 +313,11 @@ def test_every_kernel_line_leads_to_a_row_of_the_table() -> None:
 def test_three_findings_come_to_the_same_in_all_orders_of_listing() -> None:
     trio = (seen("peer-closed", "n2", 1), seen("exit-1", "n3", 2), seen("xid-79", "n1", 3))
     assert len({judged(*listed) for listed in permutations(trio)}) == 1
+
+
+def test_an_old_observation_does_not_shorten_the_wait_for_a_cause() -> None:
+    old = Finding(code="snapshot-problem", node="a", at=NOW - 60, order=1)
+    complaint = Finding(code="peer-closed", node="b", at=NOW, order=2)
+    judgement = judge([old, complaint], unknown_action=Action.RESTART_IN_PLACE, now=NOW + 1, settle_s=2)
+    assert judgement is not None
+    assert judgement.undecided

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from asgiref.sync import sync_to_async
+from asgiref.testing import ApplicationCommunicator
 from channels.layers import get_channel_layer
 from django.contrib.auth.models import AnonymousUser
 
@@ -140,3 +141,18 @@ def test_each_kind_of_change_moves_its_topic_and_the_overview() -> None:
         topics = moved(change)
         assert topic in topics
         assert changes.OVERVIEW in topics
+
+
+async def test_a_websocket_address_that_there_is_not_is_closed_and_no_error() -> None:
+    talk = ApplicationCommunicator(
+        websocket_application,
+        {
+            "type": "websocket",
+            "path": "/ws/zz/",
+            "headers": [(b"origin", b"http://localhost"), (b"host", b"localhost")],
+            "query_string": b"",
+        },
+    )
+    await talk.send_input({"type": "websocket.connect"})
+    assert (await talk.receive_output())["type"] == "websocket.close"
+    await talk.wait()

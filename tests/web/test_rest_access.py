@@ -112,3 +112,8 @@ def test_the_schema_is_complete_and_valid(root: User, capsys: pytest.CaptureFixt
     text = capsys.readouterr().out
     for resource in ("nodes", "jobs", "snapshots", "incidents", "failovers"):
         assert f"/api/{resource}/:" in text
+
+
+def test_a_body_that_is_nested_without_end_is_malformed(client: Client) -> None:
+    answer = client.post("/api/token/", data="[" * 100_000, content_type="application/json")
+    assert answer.status_code == 400
