@@ -87,8 +87,8 @@ class Nodes(Resource):
     lookup_field = "name"
     csv_columns = columns(
         "name", "role", "tier", "preemptible", "health", "health_reason", "jobs", "holds", "runtime", "address",
-        "agent_version", "cpus=host_facts.cpus", "memory_bytes=host_facts.memory_bytes", "cpu_model=host_facts.cpu_model",
-        "spooled",
+        "agent_version", "cpus=host_facts.cpus", "memory_bytes=host_facts.memory_bytes",
+        "cpu_model=host_facts.cpu_model", "spooled",
         *(f"{tier}_free_bytes=disks.{tier}.free_bytes" for tier in Tier),
         "registered_at", "last_seen_at",
     )  # fmt: skip

@@ -46,7 +46,8 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
 
     def get_jobs(self, node: Node) -> list[str]:
         """Return names of jobs."""
-        return sorted({slot.job.name for slot in node.active_slots})
+        running = node.active_slots  # type: ignore[attr-defined] # fetched ahead by the resource
+        return sorted({slot.job.name for slot in running})
 
 
 class SlotSerializer(serializers.ModelSerializer[Slot]):

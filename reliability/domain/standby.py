@@ -168,10 +168,14 @@ def judge_bandwidth(candidate: str, pairs: Sequence[PairBandwidth], *, factor: f
     if reference <= 0:
         return Verdict.FAIL, f"No pair without {candidate} was measured in the same run: nothing to compare with."
     reached = statistics.median(own)
-    compared = f"{_mb(reached)} over {len(own)} pair(s) against {_mb(reference)} between the others"
+    compared = f"{_mb(reached)} over {len(own)} {_pairs(len(own))} against {_mb(reference)} between the others"
     if reached * factor < reference:
         return Verdict.FAIL, f"{compared}: less than 1/{factor:g} of it."
     return Verdict.PASS, f"{compared}: at least 1/{factor:g} of it."
+
+
+def _pairs(count: int) -> str:
+    return "pair" if count == 1 else "pairs"
 
 
 def _majority(digests: Sequence[str]) -> str | None:

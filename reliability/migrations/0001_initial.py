@@ -335,6 +335,7 @@ class Migration(migrations.Migration):
                 ('snapshot', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='copies', to='reliability.snapshot')),
             ],
             options={
+                'verbose_name_plural': 'snapshot copies',
                 'ordering': ('snapshot', 'rank', 'tier'),
             },
         ),

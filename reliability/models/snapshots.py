@@ -42,6 +42,7 @@ class SnapshotCopy(models.Model):
 
     class Meta:
         ordering = ("snapshot", "rank", "tier")
+        verbose_name_plural = "snapshot copies"
         constraints = (
             models.UniqueConstraint(
                 fields=("snapshot", "rank", "tier", "node"), name="copy_once_per_place", nulls_distinct=False

@@ -32,13 +32,13 @@ def _default(name: str, why: str) -> Known:
     return Known(DEFAULTS_S[name], f"default: {why}")
 
 
-def _of_samples(name: str, samples: Sequence[float], noun: str) -> Known:
+def _of_samples(name: str, samples: Sequence[float], noun: str, *, note: str = "") -> Known:
     if not samples:
         return _default(name, f"no {noun} measured yet")
     if len(samples) == 1:
-        return Known(samples[0], f"measured once ({noun})", measured=True)
+        return Known(samples[0], f"measured once ({noun}{note})", measured=True)
     spread = f"{min(samples):.3g} to {max(samples):.3g} s"
-    return Known(median(samples), f"measured: median of {len(samples)} {noun}, {spread}", measured=True)
+    return Known(median(samples), f"measured: median of {len(samples)} {noun}, {spread}{note}", measured=True)
 
 
 def _copies(job: Job, tier: Tier, column: str) -> list[float]:
@@ -73,7 +73,9 @@ def _mtbf(job: Job, now: datetime) -> Known:
     if faults == 0:
         return _default("mtbf", f"no fault seen in {exposed / 3600:.1f} h")
     return Known(
-        exposed / faults, f"measured: {faults} faults in {exposed / 3600:.1f} h, drills left out", measured=True
+        exposed / faults,
+        f"measured: {faults} fault{'s' if faults > 1 else ''} in {exposed / 3600:.1f} h, drills left out",
+        measured=True,
     )
 
 
@@ -86,6 +88,6 @@ def planner_values(job: Job | None, *, now: datetime) -> dict[str, Known]:
         "save_stall": _of_samples("save_stall", _copies(job, Tier.MEMORY, "stall_s"), "saves"),
         "drain": _of_samples("drain", _copies(job, Tier.STORAGE, "drain_s"), "copies"),
         "recovery": _of_samples("recovery", recovery, "recoveries"),
-        "downtime": _of_samples("downtime", downtime, "recoveries without the wait for a person"),
+        "downtime": _of_samples("downtime", downtime, "recoveries", note=", waiting for a person left out"),
         "mtbf": _mtbf(job, now),
     }

@@ -1,7 +1,7 @@
 """Is this a job that can be run? Reads a submitted description field by field and says what is wrong."""
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -99,14 +99,30 @@ FIELDS: Mapping[str, _Field] = {
 
 
 def read(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a job. Raises InvalidInput naming the first field that is wrong."""
+    """Return the fields of a job. Raises InvalidInput naming the first field that is wrong, and the others below."""
     raw = f.mapping(spec, "job")
-    for name in raw:
-        if name not in FIELDS:
-            raise InvalidInput(str(name), "is no field of a job", hint=f"Fields: {', '.join(FIELDS)}.")
-    values = {name: _value(name, field, raw) for name, field in FIELDS.items()}
+    wrong = [_unknown(str(name)) for name in raw if name not in FIELDS]
+    values: dict[str, Any] = {}
+    for name, field in FIELDS.items():
+        try:
+            values[name] = _value(name, field, raw)
+        except InvalidInput as error:
+            wrong.append(error)
+    if wrong:
+        raise _all_of(wrong)
     _check_together(values)
     return values
+
+
+def _unknown(name: str) -> InvalidInput:
+    return InvalidInput(name, "is no field of a job", hint=f"Fields: {', '.join(FIELDS)}.")
+
+
+def _all_of(wrong: Sequence[InvalidInput]) -> InvalidInput:
+    """Return the first error; its hint tells the others too, so that a file is mended in one go."""
+    first, *others = wrong
+    lines = [first.hint, *(f"{error.message}. {error.hint}".strip() for error in others)]
+    return InvalidInput(first.field, first.message.removeprefix(f"{first.field}: "), hint="\n  ".join(lines))
 
 
 def _value(name: str, field: _Field, raw: Mapping[str, Any]) -> Any:

@@ -208,6 +208,32 @@ def words(value: Any) -> str:
     return str(value or "").replace("_", " ")
 
 
+HARDWARE_NAMES = {
+    "machine_id": "Machine",
+    "product_uuid": "Board",
+    "gpu_uuids": "GPUs",
+    "macs": "Network cards",
+    "cpus": "Processors",
+    "cpu_model": "Processor",
+    "memory_bytes": "Memory",
+    "kernel": "Kernel",
+}
+
+
+@register.filter
+def hardware(key: Any) -> str:
+    """Write the name of a fact about a machine."""
+    return HARDWARE_NAMES.get(str(key)) or words(key).capitalize()
+
+
+@register.filter
+def listed(value: Any) -> str:
+    """Write what a node told: lists with commas, nothing as 'none'."""
+    if isinstance(value, list | tuple):
+        return ", ".join(str(item) for item in value) or "none"
+    return "unknown" if value in (None, "") else str(value)
+
+
 @register.filter
 def lookup(mapping: Any, key: Any) -> Any:
     """Return mapping[key], or nothing."""

@@ -73,3 +73,14 @@ def test_an_installation_that_is_not_a_demo_is_never_emptied(demo: Up) -> None:
     assert refused.returncode == 1
     assert "is not a demo (there is stepkeeper.sqlite3)" in refused.stderr
     assert (demo.folder / "stepkeeper.sqlite3").read_text() == "precious"
+
+
+def test_the_job_file_of_the_readme_runs_beside_the_demos_own_job(demo: Up) -> None:
+    demo.ready()
+    until(lambda: "Sign in" in demo.output, limit_s=60, what="the sign-in is shown")
+    submitted = demo.run("job", "submit", "examples/numpy_lm/local.toml", "--start")
+    assert submitted.returncode == 0, submitted.stderr
+    until(lambda: len(steps(demo)) == 5 and min(steps(demo)) > 5, limit_s=90, what="both jobs make steps")
+    demo.signal(signal.SIGINT)
+    demo.wait(30)
+    assert "up         | stopped" in demo.output

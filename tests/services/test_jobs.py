@@ -14,6 +14,14 @@ from tests.services.world import World
 pytestmark = pytest.mark.django_db
 
 
+def test_all_bad_fields_of_a_file_are_told_at_once(bare_world: World) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        bare_world.submit(nodes=0, mode="odd", colour="blue")
+    assert caught.value.field == "colour"
+    for told in ("nodes: ", "mode: "):
+        assert told in caught.value.hint
+
+
 @pytest.mark.parametrize(
     ("field", "value", "told"),
     [

@@ -25,12 +25,12 @@ WELCOME = """
   Job         {job}: 3 ranks on 3 training nodes, 2 standbys wait
 
   Break something: open the job in the dashboard and press Drill, then approve the failover; or in another terminal
-      STEPKEEPER_DATA_DIR={data} {python} manage.py drill {job} --what kill_node
+      {setting} {python} manage.py drill {job} --what kill_node
   A job of your own beside it:
-      STEPKEEPER_DATA_DIR={data} {python} manage.py job submit examples/numpy_lm/local.toml --start
+      {setting} {python} manage.py job submit examples/numpy_lm/local.toml --start
 
   The nodes run plain processes of this machine, no containers. What the agents say is in {log};
-  what ranks print is in {data}/nodes/NODE until their job is stopped.
+  what ranks print is in {memory}/NODE/JOB/log/EPOCH-RANK.log until their job is over.
   Ctrl-C ends everything; the next demo begins afresh.
 """
 
@@ -51,7 +51,7 @@ class Command(BaseCommand):
             log.truncate(0)
             if demonstration.begin_afresh(settings.DATA_DIR):
                 supervisor.say(
-                    "beginning afresh: jobs, snapshots and people of the earlier demo are removed; its password stays"
+                    "beginning afresh: jobs, snapshots and people of the earlier demo are removed; the sign-in stays"
                 )
             supervisor.sweep_afterwards([demonstration.memory_folder(settings.DATA_DIR)])
             plane.bring_up(supervisor, prepare_database=prepare_database)
@@ -87,6 +87,13 @@ class Command(BaseCommand):
         connections.close_all()
         return name
 
+    @staticmethod
+    def _setting() -> str:
+        """Return what a command in another terminal must know to reach this demo."""
+        folder = f"STEPKEEPER_DATA_DIR={settings.DATA_DIR}"
+        port = settings.BROKER_PORT
+        return folder if port == FIRST_BROKER_PORT else f"{folder} STEPKEEPER_BROKER_PORT={port}"
+
     def _welcome(self, url: str, job: str, log: Path) -> None:
         self.stdout.write(
             WELCOME.format(
@@ -94,7 +101,8 @@ class Command(BaseCommand):
                 user=demonstration.USER,
                 password=demonstration.password(settings.DATA_DIR),
                 job=job,
-                data=settings.DATA_DIR,
+                setting=self._setting(),
+                memory=demonstration.memory_folder(settings.DATA_DIR),
                 python=sys.executable,
                 log=log,
             )

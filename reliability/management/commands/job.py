@@ -40,6 +40,11 @@ def _beside(folder: Path, spec: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def _ranks(job: Job) -> str:
+    ranks = f"{job.world_size} rank" + ("s" if job.world_size != 1 else "")
+    return f"{ranks} on {job.nodes} node" + ("s" if job.nodes != 1 else "")
+
+
 class Command(BaseCommand):
     """Guarded jobs from the command line."""
 
@@ -68,7 +73,7 @@ class Command(BaseCommand):
         if options["name"]:
             spec["name"] = options["name"]
         job = jobs.submit(spec, by=caller())
-        self.stdout.write(f"Job {job.name} is submitted: {job.world_size} ranks on {job.nodes} nodes.")
+        self.stdout.write(f"Job {job.name} is submitted: {_ranks(job)}.")
         if options["start"]:
             self._start({"name": job.name})
 
