@@ -144,8 +144,7 @@ class LocalJob:
         """End all ranks of attempts below `epoch` and return which they were. The launcher stays warm.
 
         With a grace they get SIGTERM first. Raises FenceUnconfirmed or EngineUnreachable when neither
-        killing them nor ending the container could be confirmed; asked again, it is tried again. PartReleased when
-        container and folder are gone altogether.
+        killing them nor ending the container could be confirmed (ask again); PartReleased when all of it is gone.
         """
         raised = self.raise_epoch(epoch)
         with self.orders:
