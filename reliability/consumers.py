@@ -165,5 +165,7 @@ async def _refuse(_scope: Any, receive: Any, send: Any) -> None:
 
 
 websocket_application = AllowedHostsOriginValidator(
-    AuthMiddlewareStack(URLRouter([*websocket_urlpatterns, re_path(r"", _refuse)]))
+    AuthMiddlewareStack(
+        URLRouter([*websocket_urlpatterns, re_path(r"", _refuse)])  # type: ignore[arg-type] # routes of Channels are ASGI
+    )
 )
