@@ -17,6 +17,7 @@ from reliability.agent.attempts import EpochTaken, PartReleased
 from reliability.agent.clock import steady
 from reliability.agent.engine import EngineWatch
 from reliability.agent.fences import Fences
+from reliability.agent.localjob import LocalJob
 from reliability.errors import EngineUnreachable, RuntimeFailure, StaleEpoch
 from tests.agent.ingest import until
 from tests.agent.locals import JOB, Held, LocalNode, TroubledRuntime, container_plan, start_plan
@@ -121,7 +122,8 @@ def test_a_stop_that_failed_is_tried_again_until_its_ranks_are_gone(node: LocalN
     watch.stop()
 
 
-def test_a_stop_by_lease_that_failed_is_finished_also_by_the_next_life(node: LocalNode) -> None:
+def test_a_stop_by_lease_that_failed_is_finished_also_by_the_next_life(node: LocalNode, monkeypatch: Any) -> None:
+    monkeypatch.setattr(LocalJob, "renew_lease", lambda *_args: None)  # the launcher would end them by itself
     pid = node.start(1, lease_rule="stop")[0]
     node.runtime.before = unreachable("inspect")
     watch = fences(node, {}, answered_at=steady() - 10, lease_s=1)
