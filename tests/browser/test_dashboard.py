@@ -45,7 +45,7 @@ def test_a_change_shows_within_three_seconds_without_a_reload(watched: Watched, 
 def test_a_new_request_shows_up_on_the_waiting_card_and_in_the_menu(watched: Watched, cluster: dict[str, Any]) -> None:
     models.Failover.objects.filter(pk=cluster["request"].pk).update(state="rejected")
     page = watched.sign_in()
-    expect(page.locator("#waiting-card")).to_contain_text("Nothing")
+    expect(page.locator("#waiting-card")).to_contain_text("Propose again")
     models.Failover.objects.filter(pk=cluster["request"].pk).update(state="awaiting_approval")
     expect(page.locator("#waiting-card")).to_contain_text("Review and decide", timeout=3000)
     expect(page.locator("#nav")).to_contain_text("1 waiting for a decision")
