@@ -14,7 +14,7 @@ from reliability.models import Failover, FailoverEvent, Job, Node
 from reliability.services import clock, failovers, jobs, nodes
 from tests.services.world import World, approver
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 
 @pytest.fixture

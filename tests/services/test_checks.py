@@ -10,7 +10,7 @@ from reliability.selectors import core
 from reliability.services import clock, jobs, losses, nodes, probes, reconcile, validations
 from tests.services.world import World
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 
 def test_standbys_are_checked_in_the_background_and_again_before_they_are_too_old(world: World) -> None:

@@ -10,7 +10,7 @@ from reliability.services import beats, failovers, reconcile
 from reliability.services.failovers import STEPS, moves
 from tests.services.world import World
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 TRANSITIONS = 6
 """APPROVED, FENCED, STANDBY_PASSED, RESTORED, STARTED, VERIFIED."""
 

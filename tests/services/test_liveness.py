@@ -11,7 +11,7 @@ from reliability.selectors import core
 from reliability.services import beats, clock, losses
 from tests.services.world import World
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 
 def _health(name: str) -> str:

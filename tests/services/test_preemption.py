@@ -11,7 +11,7 @@ from reliability.services import failovers, jobs, nodes, reconcile
 from reliability.services.failovers import moves
 from tests.services.world import World, approver
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 TRANSITIONS = 7
 """APPROVED, FENCED, PREEMPTED, STANDBY_PASSED, RESTORED, STARTED, VERIFIED."""
 

@@ -8,7 +8,7 @@ from reliability.selectors import core
 from reliability.services import nodes, reports
 from tests.services.world import World
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 
 def test_a_job_starts_on_the_training_nodes_and_runs(world: World) -> None:

@@ -11,7 +11,7 @@ from reliability.selectors import core
 from reliability.services import clock, failovers, jobs, nodes
 from tests.services.world import World, approver
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 UNREACHABLE = {"code": "tier_unreachable", "message": "/storage cannot be reached.", "hint": "Check the mount."}
 
 

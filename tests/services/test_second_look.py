@@ -6,7 +6,7 @@ from reliability.models import Failover, Hold, Node, Validation
 from reliability.services import nodes, validations
 from tests.services.world import World
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 
 def _check(name: str) -> Validation:

@@ -6,7 +6,7 @@ from reliability.domain.health import NodeHealth
 from reliability.models import Failover, Finding, Incident, Node
 from tests.services.world import World
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 
 def _lone_job(world: World) -> None:

@@ -8,7 +8,7 @@ from reliability.selectors import core
 from reliability.services import jobs
 from tests.services.world import World
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 
 def _stopped(world: World) -> Job:
