@@ -206,3 +206,14 @@ def test_a_token_is_made_by_post_shown_once_and_is_the_persons_own(client_of: An
     assert not Token.objects.filter(key=first).exists()
     client.post("/reports/token/delete/")
     assert not Token.objects.exists()
+
+
+def test_a_check_that_ended_without_a_verdict_is_shown_as_not_judged(client_of: Any, cluster: dict[str, Any]) -> None:
+    node = models.Node.objects.order_by("pk").last()
+    assert node is not None
+    ended = timezone.now()
+    models.Validation.objects.filter(node=node).delete()
+    models.Validation.objects.create(node=node, check_kind="bandwidth", started_at=ended, ended_at=ended)
+    page = text_of(client_of("viewer"), f"/nodes/{node.name}/")
+    assert "not judged" in page
+    assert ">running</span>" not in page
