@@ -109,6 +109,7 @@ class RankFiles:
         self._changed = True
 
     def _look_at_exits(self) -> None:
+        reasons = []
         for rank, ended in sorted(self.exits().items()):
             if rank in self._record.exits_reported or rank not in self._record.ranks:
                 continue
@@ -120,6 +121,9 @@ class RankFiles:
             self._report("rank_exit", {"rank": rank, **how, "last_step": self.last_step(rank)})
             self._record.exits_reported.append(rank)
             self._changed = True
+            reasons += filter(None, [str(ended.get("reason") or "")[:TAIL_CHARACTERS]])
+        if reasons:  # the launcher ended them because the lease ran out, as the agent itself would have
+            self._report("finding", {"code": "agent-silent", "rank": None, "evidence": reasons[0], "count": 1})
 
     def _look_at_commits(self) -> None:
         """Report new commit records of the memory tier; forget those that the trainer has removed."""

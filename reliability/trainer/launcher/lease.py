@@ -16,6 +16,8 @@ from .. import progress
 from ..folder import JobFolder
 
 LOOK_S = 0.2
+GRACE_S = 0.5
+"""Seconds that an agent which lives has to act first: it knows more, and reports what it does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +61,7 @@ class LeaseWatch:
         self._read_steps(now)
         self._known = self._read() or self._known
         lease = self._known
-        if lease is None or now <= lease.until or not self._demanded(lease, now):
+        if lease is None or now <= lease.until + GRACE_S or not self._demanded(lease, now):
             return ""
         unanswered_s = now - lease.until + lease.lease_s
         why = f"the lease ran out: no heartbeat was answered for {unanswered_s:.1f} s (rule {lease.rule}"
