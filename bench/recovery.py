@@ -5,6 +5,7 @@ snapshot, fork in a warm container (or start a new one), meet, load, first step.
 progress records.
 """
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +20,7 @@ from tests.testbed import images
 from tests.testbed.fleet import Fleet
 
 TRAINING, STANDBYS = ("a", "b", "c"), ("d", "e")
-ROUNDS = 5
+ROUNDS = int(os.environ.get("BENCH_ROUNDS", "5"))
 REQUIREMENTS = {"numpy_lm": ["numpy==2.4.6"], "torch_ddp": ["torch==2.13.0", "numpy==2.4.6"]}
 PRELOAD = {"numpy_lm": ["numpy"], "torch_ddp": ["torch"]}
 PROGRAM = ["/app/train.py", "--steps", "100000", "--step-sleep", "0.03"]
