@@ -65,15 +65,15 @@ def _recovered(cluster: Cluster, run: Run) -> bool:
 
 
 def measure() -> Iterator[Figure]:
-    """Return the figures."""
-    fleet = Fleet()
-    try:
-        with TemporaryDirectory(prefix="stepkeeper-bench-") as folder:
-            fleet.up(*TRAINING, *STANDBYS)
-            for example in REQUIREMENTS:
+    """Return the figures; each example has hosts of its own, because engines restart when an image is brought to them."""
+    for example in REQUIREMENTS:
+        fleet = Fleet()
+        try:
+            with TemporaryDirectory(prefix="stepkeeper-bench-") as folder:
+                fleet.up(*TRAINING, *STANDBYS)
                 yield from _example(fleet, Path(folder), example)
-    finally:
-        fleet.close()
+        finally:
+            fleet.close()
 
 
 def _example(fleet: Fleet, folder: Path, example: str) -> Iterator[Figure]:
