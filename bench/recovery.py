@@ -65,7 +65,7 @@ def _recovered(cluster: Cluster, run: Run) -> bool:
 
 
 def measure() -> Iterator[Figure]:
-    """Return the figures; each example has hosts of its own, because engines restart when an image is brought to them."""
+    """Return the figures; each example has hosts of its own: engines restart when an image is brought to them."""
     for example in REQUIREMENTS:
         fleet = Fleet()
         try:
