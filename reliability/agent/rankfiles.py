@@ -109,7 +109,7 @@ class RankFiles:
         self._changed = True
 
     def _look_at_exits(self) -> None:
-        reasons = []
+        reasons: list[str] = []
         for rank, ended in sorted(self.exits().items()):
             if rank in self._record.exits_reported or rank not in self._record.ranks:
                 continue
