@@ -9,7 +9,7 @@ from reliability.selectors import core
 from reliability.services import clock, drills, plans
 from tests.services.world import World
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 INPUTS = FirstOrderInputs(save_stall_s=0.1, mtbf_s=3600.0, recovery_s=5.0, target=0.95)
 
 

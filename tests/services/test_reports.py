@@ -10,7 +10,7 @@ from reliability.selectors import core
 from reliability.services import clock, reading, reports, snapshots
 from tests.services.world import World
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 
 def test_the_same_report_is_taken_once(world: World) -> None:
