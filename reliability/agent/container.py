@@ -43,7 +43,6 @@ def spec_of(
         **plan.env,
         "STEPKEEPER_DIR": folder_inside(runtime, folder),
         "STEPKEEPER_JOB": job,
-        "STEPKEEPER_MODE": plan.mode,
         "STEPKEEPER_PRELOAD": ",".join(plan.preload),
     }
     if not in_docker:

@@ -11,6 +11,7 @@ from reliability.domain.goodput import lost_steps, stage_times, totals
 from reliability.domain.snapshots import Tier
 from reliability.models import Failover, FailoverEvent, Finding, Hold, Incident, Job, Node, Rank, Slot, Snapshot
 from reliability.models.nodes import choices
+from reliability.selectors import core
 
 ACTIONS = choices(Action)
 """One name in the schema for all fields that hold an action."""
@@ -210,9 +211,7 @@ class FailoverSerializer(serializers.ModelSerializer[Failover]):
 
     def get_recovery_s(self, failover: Failover) -> float | None:
         """Return the seconds from the first finding until every rank went on."""
-        if failover.state != State.COMPLETED or failover.ended_at is None:
-            return None
-        return (failover.ended_at - failover.fault_at).total_seconds()
+        return core.recovery_seconds(failover)
 
     @extend_schema_field(StageSerializer(many=True))
     def get_stages(self, failover: Failover) -> list[dict[str, Any]]:

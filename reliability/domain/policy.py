@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from reliability.domain.faults import Action
 from reliability.errors import InvalidInput
 
 
@@ -68,13 +67,3 @@ class ClusterPolicy:
                 f"{self.lease_s} s is longer than the silence limit ({self.silence_s} s)",
                 hint="A silent node must have stopped its ranks before its work is given away.",
             )
-
-
-@dataclass(frozen=True, kw_only=True)
-class JobPolicy:
-    """How one job is guarded."""
-
-    approval: Approval = Approval.MANUAL
-    unknown_action: Action = Action.RESTART_IN_PLACE
-    lease_rule: LeaseRule = LeaseRule.STOP_WHEN_STUCK
-    restart_budget: int = 5
