@@ -26,6 +26,7 @@ from reliability.tiers.directory import DirectoryTier
 FIRST_WAIT_S = 0.2
 LONGEST_WAIT_S = 5.0
 REPEAT_S = 60.0
+_MODULES = {TO_SSD: "reliability.agent.ssd_mover", TO_STORAGE: "reliability.agent.storage_mover"}
 _CHECKOUT = str(Path(__file__).resolve().parents[2])
 
 log = logging.getLogger("stepkeeper.agent")
@@ -162,7 +163,7 @@ class Movers:
         folders = {"jobs-dir": config.data_dir / "jobs", "memory-dir": config.memory_dir, "ssd-dir": config.ssd_dir}
         options = [f"--{name}={path}" for name, path in folders.items()]
         identity = [f"--node={config.name}", f"--parent={os.getpid()}"]
-        return [sys.executable, "-m", "reliability.agent.mover", direction, *identity, *options]
+        return [sys.executable, "-m", _MODULES[direction], *identity, *options]
 
     def _pass_on(self, line: bytes) -> None:
         try:

@@ -21,8 +21,8 @@ import pytest
 from reliability.agent import config, floors, jobrecord
 from reliability.agent.floors import Floors
 from reliability.agent.jobrecord import JobRecord
-from reliability.agent.mover import KEEP_ON_SSD, TO_SSD, TO_STORAGE, Mover
 from reliability.agent.movers import Movers
+from reliability.agent.ssd_mover import KEEP_ON_SSD, SsdMover
 from reliability.tiers import copying
 from reliability.tiers.directory import DirectoryTier
 from reliability.tiers.shards import Shard
@@ -36,9 +36,9 @@ JOB = "lm"
 class MoverProcess:
     """One mover as the agent starts it, with its folders."""
 
-    def __init__(self, folder: Path, direction: str) -> None:
+    def __init__(self, folder: Path, module: str) -> None:
         self.folder = folder
-        self.direction = direction
+        self.module = module
         self.memory = folder / "memory" / JOB / "mem"
         self.ssd = folder / "ssd"
         self.storage = folder / "storage"
@@ -59,7 +59,7 @@ class MoverProcess:
         floors.save(self.jobs, JOB, Floors(epoch=epoch, ssd=ssd, storage=storage))
 
     def start(self) -> None:
-        argv = [sys.executable, "-m", "reliability.agent.mover", self.direction, "--node=n", f"--parent={os.getpid()}"]
+        argv = [sys.executable, "-m", f"reliability.agent.{self.module}", "--node=n", f"--parent={os.getpid()}"]
         argv += [f"--jobs-dir={self.jobs}", f"--memory-dir={self.folder / 'memory'}", f"--ssd-dir={self.ssd}"]
         self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=CHECKOUT)
 
@@ -94,14 +94,14 @@ class MoverProcess:
 
 @pytest.fixture
 def to_ssd(tmp_path: Path) -> Iterator[MoverProcess]:
-    mover = MoverProcess(tmp_path, TO_SSD)
+    mover = MoverProcess(tmp_path, "ssd_mover")
     yield mover
     mover.kill()
 
 
 @pytest.fixture
 def to_storage(tmp_path: Path) -> Iterator[MoverProcess]:
-    mover = MoverProcess(tmp_path, TO_STORAGE)
+    mover = MoverProcess(tmp_path, "storage_mover")
     yield mover
     mover.kill()
 
@@ -284,7 +284,7 @@ def test_a_copy_on_the_ssd_whose_record_was_torn_does_not_stop_the_mover(to_stor
 
 def options(mover: MoverProcess) -> argparse.Namespace:
     folders = {"jobs_dir": mover.jobs, "memory_dir": mover.folder / "memory", "ssd_dir": mover.ssd}
-    return argparse.Namespace(direction=mover.direction, node="n", parent=os.getpid(), **folders)
+    return argparse.Namespace(node="n", parent=os.getpid(), **folders)
 
 
 def test_a_job_that_is_over_and_copied_costs_nothing_until_it_begins_again(
@@ -293,7 +293,7 @@ def test_a_job_that_is_over_and_copied_costs_nothing_until_it_begins_again(
     commit(to_ssd.memory, Shard(1, 10, 0), b"x")
     to_ssd.record.released = True
     to_ssd.save()
-    mover = Mover(options(to_ssd))
+    mover = SsdMover(options(to_ssd))
     assert mover.pass_once(), "what is not copied yet is copied after the release too"
     assert not mover.pass_once()
     looks: list[str] = []
@@ -320,8 +320,8 @@ def test_what_cannot_be_said_is_not_taken_for_said(to_ssd: MoverProcess, monkeyp
             raise tries.pop()
         said.append(words)
 
-    monkeypatch.setattr("reliability.agent.mover._say", say)
-    mover = Mover(options(to_ssd))
+    monkeypatch.setattr("reliability.agent.lane.say", say)
+    mover = SsdMover(options(to_ssd))
     with pytest.raises(OSError, match="full"):
         mover.pass_once()
     assert mover.pass_once()

@@ -148,7 +148,8 @@ def test_an_order_of_a_lower_epoch_is_refused_as_stale_and_its_sender_is_told(
 
 def test_neither_agent_nor_its_children_import_django() -> None:
     code = (
-        "import sys, reliability.agent.__main__, reliability.agent.mover, reliability.agent.probes.sdc, "
-        "reliability.agent.probes.bandwidth; assert 'django' not in sys.modules, 'django was imported'"
+        "import sys, reliability.agent.__main__, reliability.agent.ssd_mover, reliability.agent.storage_mover, "
+        "reliability.agent.probes.sdc, reliability.agent.probes.bandwidth; "
+        "assert 'django' not in sys.modules, 'django was imported'"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=CHECKOUT, env={"PATH": "/usr/bin:/bin"})

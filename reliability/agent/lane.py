@@ -1,0 +1,237 @@
+"""How does one job's snapshots get from one tier to the next? What both movers have in common.
+
+A lane copies what is newest, tells it, and removes what no longer counts. What is to be copied is seen from commit
+records alone; after a start all copies found are told again, so that none is lost between two lives.
+"""
+
+import json
+import os
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Set
+from typing import Any, ClassVar
+
+from reliability.agent.floors import Floors
+from reliability.agent.jobrecord import JobRecord
+from reliability.agent.retention import abandoned, removable
+from reliability.domain.snapshots import Tier
+from reliability.errors import CopyMissing, DigestMismatch, ReliabilityError, TierError
+from reliability.tiers import shards
+from reliability.tiers.directory import DirectoryTier
+from reliability.tiers.records import RecordUnusable
+from reliability.tiers.shards import Shard
+
+FIRST_WAIT_S = 0.5
+LONGEST_WAIT_S = 5.0
+REPEAT_PROBLEM_S = 30.0
+
+
+class Lane(ABC):
+    """One job's way from one tier to the next on this node."""
+
+    tier: ClassVar[Tier]
+    keep: ClassVar[int]
+
+    def __init__(self, record: JobRecord, source: DirectoryTier, target: DirectoryTier) -> None:
+        self.source = source
+        self.target = target
+        self.record = record
+        self.floors = Floors()
+        self.settled = False
+        self._told: set[Shard] = set()
+        self._bad: dict[Shard, tuple[int, int]] = {}
+        self._problem = ("", 0.0)
+        self._wait_s = FIRST_WAIT_S
+        self._not_before = 0.0
+        self._taken_up = False
+        self._tidied: tuple[int | None, int] = (None, 0)
+
+    def run(self, now: float) -> bool:
+        """Copy what is newest, tell it, tidy up; return whether a copy was made, so that there may be more to do."""
+        if self.settled or now < self._not_before:
+            return False
+        try:
+            copied = self._run()
+            self.settled = self.record.released and not copied
+            return copied
+        except ReliabilityError as error:
+            self._trouble(error, now)
+            self._not_before = now + self._wait_s
+            self._wait_s = min(2 * self._wait_s, LONGEST_WAIT_S)
+            return False
+
+    def _run(self) -> bool:
+        if not self._taken_up:
+            self._take_up()
+        copied = self._copy_newest()
+        state = (self._floor(), len(self.record.starts))
+        if copied or state != self._tidied:
+            self._tidy()
+            self._tidied = state
+        if not copied:
+            self._wait_s, self._problem = FIRST_WAIT_S, ("", 0.0)
+        return copied
+
+    def _take_up(self) -> None:
+        """After a start: sweep what an earlier life left unfinished and tell all copies that are there."""
+        if self.target.root.is_dir():
+            self.target.sweep()
+        for shard in sorted(self._shards_of_target()):
+            try:
+                self._tell_copy(shard)
+            except RecordUnusable as error:
+                self._distrust(self.target, shard, error)
+            except CopyMissing:
+                continue
+        self._taken_up = True
+
+    def follow(self, record: JobRecord, safe: Floors) -> None:
+        """Take over what the node now knows of the job."""
+        if record != self.record:
+            self.record, self.settled = record, False
+        self.floors = safe
+
+    def _copy_newest(self) -> bool:
+        """Copy the newest shard that the target lacks. The target is asked for single keys only: it may be far away."""
+        starts = self.record.epoch_starts()
+        for shard in self._wanted(self._shards(self.source)):
+            if shard in self._told or abandoned(shard, starts) or self._known_bad(shard):
+                continue
+            try:
+                copied = self._copy(shard)
+            except (DigestMismatch, RecordUnusable) as error:
+                self._distrust(self.source, shard, error)  # the others are not to blame for it
+                continue
+            if copied:
+                self._tell_copy(shard)
+                return True
+        return False
+
+    def _wanted(self, found: Iterable[Shard]) -> Iterator[Shard]:
+        """Yield the newest shards of each rank, newest first over all ranks."""
+        taken: dict[int, int] = {}
+        for shard in sorted(found, reverse=True):
+            taken[shard.rank] = taken.get(shard.rank, 0) + 1
+            if taken[shard.rank] <= self.keep:
+                yield shard
+
+    def _copy(self, shard: Shard) -> bool:
+        key = self._key(self.source, shard)
+        try:
+            record = self.source.record(key)
+            record["drain_s"] = round(max(time.time() - float(record.get("taken_at") or time.time()), 0.0), 4)
+            self.target.put(
+                self.source.data_path(key), self._key(self.target, shard), digest=record["digest"], record=record
+            )
+        except RecordUnusable:
+            raise
+        except CopyMissing:
+            return False  # it was removed meanwhile: a newer one has taken its place
+        except DigestMismatch:
+            if self._still_committed(key, record["digest"]):
+                raise
+            return False
+        return True
+
+    def _still_committed(self, key: str, digest: str) -> bool:
+        try:
+            return bool(self.source.record(key).get("digest") == digest)
+        except TierError:
+            return False
+
+    def _tell_copy(self, shard: Shard) -> None:
+        key = self._key(self.target, shard)
+        record = self.target.record(key)
+        body = {
+            **where_is(shard),
+            "tier": self.tier,
+            "path": str(self.target.data_path(key)),
+            "size_bytes": record["size_bytes"],
+            "digest": record["digest"],
+            "stall_s": record.get("stall_s"),
+            "drain_s": record.get("drain_s"),
+        }
+        say("snapshot_copy", self.record.job, body)
+        self._told.add(shard)
+
+    def _known_bad(self, shard: Shard) -> bool:
+        return shard in self._bad and self._bad[shard] == self._stamp(self.source, shard)
+
+    def _stamp(self, tier: DirectoryTier, shard: Shard) -> tuple[int, int]:
+        """Tell one file of a name from another: a damaged shard may be replaced by a good one."""
+        try:
+            found = tier.data_path(self._key(tier, shard)).lstat()
+        except OSError:
+            return (0, 0)
+        return found.st_ino, found.st_mtime_ns
+
+    def _distrust(self, tier: DirectoryTier, shard: Shard, error: ReliabilityError) -> None:
+        """Tell once that a shard is no good, and pass it over from now on."""
+        detail = {"code": error.code, "message": error.message, "hint": error.hint}
+        say("snapshot_problem", self.record.job, {**where_is(shard), "tier": self.tier, **detail})
+        if tier is self.source:
+            self._bad[shard] = self._stamp(tier, shard)
+
+    def _trouble(self, error: ReliabilityError, now: float) -> None:
+        """Tell a trouble when it begins and then now and again while it lasts."""
+        code, since = self._problem
+        if error.code == code and now - since < REPEAT_PROBLEM_S:
+            return
+        waiting = max(self._shards_quietly(), default=None)
+        where = where_is(waiting) if waiting else {"snapshot_epoch": None, "step": None, "rank": None}
+        detail = {"code": error.code, "message": error.message, "hint": error.hint}
+        say("snapshot_problem", self.record.job, {**where, "tier": self.tier, **detail})
+        self._problem = (error.code, now)
+
+    def _floor(self) -> int | None:
+        """Return the step that is safe. What the server said while an older attempt was the newest does not count."""
+        return self.safe_step(self.floors) if self.floors.epoch == self.record.epoch else None
+
+    @abstractmethod
+    def safe_step(self, safe: Floors) -> int | None:
+        """Return the step at or above which the target loses nothing, by what the server last said."""
+
+    @abstractmethod
+    def stored_as(self, shard: Shard) -> str:
+        """Return the key of a shard on the target."""
+
+    @abstractmethod
+    def is_own(self, shard: Shard, ranks: Set[int]) -> bool:
+        """Return whether a shard on the target is this node's to tell and to remove, `ranks` being those it runs."""
+
+    def _tidy(self) -> None:
+        found, starts = self._shards_of_target(), self.record.epoch_starts()
+        for shard in removable(found, starts=starts, keep=self.keep, floor=self._floor(), tier=self.tier):
+            self.target.delete(self._key(self.target, shard))
+
+    def _shards(self, tier: DirectoryTier) -> list[Shard]:
+        return [shard for shard in map(shards.parse, tier.keys("")) if shard is not None]
+
+    def _shards_of_target(self) -> list[Shard]:
+        """Return what the target holds of this node's ranks."""
+        ranks = {shard.rank for shard in self._shards(self.source)} | set(self.record.ranks)
+        return [shard for shard in self._shards(self.target) if self.is_own(shard, ranks)]
+
+    def _shards_quietly(self) -> list[Shard]:
+        try:
+            return self._shards(self.source)
+        except TierError:
+            return []
+
+    def _key(self, tier: DirectoryTier, shard: Shard) -> str:
+        return self.stored_as(shard) if tier is self.target else shard.flat_key
+
+
+def where_is(shard: Shard) -> dict[str, Any]:
+    """Return a shard as reports name it."""
+    return {"snapshot_epoch": shard.epoch, "step": shard.step, "rank": shard.rank}
+
+
+def say(kind: str, job: str, body: dict[str, Any]) -> None:
+    """Tell the agent one thing. Ends the process when the agent no longer listens."""
+    line = json.dumps({"kind": kind, "job": job, "body": body}) + "\n"
+    try:
+        os.write(sys.stdout.fileno(), line.encode())
+    except BrokenPipeError:
+        raise SystemExit("The agent no longer listens.") from None
