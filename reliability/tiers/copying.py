@@ -24,18 +24,28 @@ PART_SUFFIX = ".part"
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
+def new_hasher() -> "hashlib.blake2b":
+    """Return the running digest that commit records name."""
+    return hashlib.blake2b(digest_size=DIGEST_BYTES)
+
+
+def text_of(hasher: "hashlib.blake2b") -> str:
+    """Return a finished digest as a commit record holds it."""
+    return DIGEST_PREFIX + hasher.hexdigest()
+
+
 def digest_of(path: Path) -> tuple[str, int]:
     """Return digest ('blake2b:<32 hex>') and size in bytes of a file. Raises CopyMissing, TierUnreachable."""
-    hasher = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    hasher = new_hasher()
     with tier_errors(path), os.fdopen(opening.regular(path), "rb", buffering=0) as file:
         size = sum(_hashed(file.fileno(), hasher, -1))
-    return DIGEST_PREFIX + hasher.hexdigest(), size
+    return text_of(hasher), size
 
 
 def verify(path: Path, *, digest: str) -> int:
     """Return the size of a file whose content has this digest. Raises CopyMissing, DigestMismatch."""
     found, size = digest_of(path)
-    _compare(path, found, digest)
+    compare(path, found, digest)
     return size
 
 
@@ -45,13 +55,13 @@ def copy_verified(source: Path, target: Path, *, digest: str, owner: str = "") -
     The part file is removed when anything fails. `owner` keeps part files of several writers apart.
     Raises CopyMissing, DigestMismatch, TierFull, TierUnreachable.
     """
-    hasher = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    hasher = new_hasher()
     with tier_errors(source):
         reader = os.fdopen(opening.regular(source), "rb", buffering=0)
-    with reader, _writing(target, part_path(target, owner).name) as writer:
+    with reader, writing(target, part_path(target, owner).name) as writer:
         with tier_errors(target):
             size = sum(_hashed(reader.fileno(), hasher, writer))
-        _compare(source, DIGEST_PREFIX + hasher.hexdigest(), digest)
+        compare(source, text_of(hasher), digest)
     return size
 
 
@@ -62,14 +72,17 @@ def write_json(path: Path, content: Mapping[str, Any], *, owner: str = "") -> No
     """
     text = memoryview(json.dumps(content, separators=(",", ":")).encode())
     part = part_path(path.with_name(f"{path.name}.{secrets.token_hex(6)}"), owner)
-    with _writing(path, part.name) as writer, tier_errors(path):
+    with writing(path, part.name) as writer, tier_errors(path):
         while text:
             text = text[os.write(writer, text) :]
 
 
 @contextlib.contextmanager
-def _writing(target: Path, part: str) -> Iterator[int]:
-    """Yield a handle for the content of `target`, which is there, durable, once the block has ended well."""
+def writing(target: Path, part: str) -> Iterator[int]:
+    """Yield a handle for the content of `target`, which is there, durable, once the block has ended well.
+
+    Its bytes are gathered in the file `part` beside it. Raises TierFull, TierUnreachable.
+    """
     with contextlib.ExitStack() as stack:
         with tier_errors(target):
             folder = stack.enter_context(opening.opened_folder(target.parent))
@@ -126,8 +139,9 @@ def _hashed(source: int, hasher: "hashlib.blake2b", target: int) -> Iterator[int
         yield count
 
 
-def _compare(path: Path, found: str, expected: str) -> None:
+def compare(place: object, found: str, expected: str) -> None:
+    """Raise DigestMismatch naming the place when a digest is not the expected one, InvalidInput when that is none."""
     if not expected.startswith(DIGEST_PREFIX):
         raise InvalidInput("digest", f"{expected!r} is not a digest", hint=f"Digests begin with {DIGEST_PREFIX!r}.")
     if found != expected:
-        raise DigestMismatch(f"{path} holds {found}, committed was {expected}.")
+        raise DigestMismatch(f"{place} holds {found}, committed was {expected}.")

@@ -33,24 +33,25 @@ def read(path: Path) -> dict[str, Any]:
         if path.is_symlink() or not path.is_file() or path.stat().st_size > LIMIT_BYTES:
             raise RecordUnusable(f"{path} is no commit record: {error.strerror}.") from error
         raise TierUnreachable(f"{path} cannot be read: {error.strerror}.") from error
-    return _checked(path, raw)
+    return parsed(path, raw)
 
 
-def _checked(path: Path, raw: bytes) -> dict[str, Any]:
+def parsed(place: object, raw: bytes) -> dict[str, Any]:
+    """Return the commit record that these bytes are. Raises RecordUnusable naming the place."""
     try:
         record = json.loads(raw)
     except (ValueError, RecursionError) as error:
-        raise RecordUnusable(f"{path} is no commit record: it is not JSON.") from error
+        raise RecordUnusable(f"{place} is no commit record: it is not JSON.") from error
     if not isinstance(record, dict):
-        raise RecordUnusable(f"{path} is no commit record: it is not an object.")
+        raise RecordUnusable(f"{place} is no commit record: it is not an object.")
     size = record.get("size_bytes")
     if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size < 2**63:
-        raise RecordUnusable(f"{path} is no commit record: its size_bytes is no size.")
+        raise RecordUnusable(f"{place} is no commit record: its size_bytes is no size.")
     if not isinstance(record.get("digest"), str) or not _DIGEST.fullmatch(record["digest"]):
-        raise RecordUnusable(f"{path} is no commit record: its digest is no digest.")
+        raise RecordUnusable(f"{place} is no commit record: its digest is no digest.")
     for name in _SECONDS:
         if not _is_time(record.get(name)):
-            raise RecordUnusable(f"{path} is no commit record: its {name} is no time.")
+            raise RecordUnusable(f"{place} is no commit record: its {name} is no time.")
     return record
 
 
