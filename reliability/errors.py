@@ -18,6 +18,7 @@ ReliabilityError
     ├── CopyMissing
     ├── DigestMismatch
     ├── TierFull
+    ├── TierConflict        two jobs write to one place
     └── TierUnreachable     (transient)
 """
 
@@ -157,6 +158,13 @@ class TierFull(TierError):
 
     code = "tier_full"
     hint = "Free space on the tier or lower what is kept there; training goes on meanwhile."
+
+
+class TierConflict(TierError):
+    """Another writer holds this place with other content."""
+
+    code = "tier_conflict"
+    hint = "Two jobs of one name write to one storage: give each a storage_dir of its own."
 
 
 class TierUnreachable(TierError):

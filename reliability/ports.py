@@ -1,10 +1,10 @@
 """What a container runtime and a storage tier must be able to do, and what they exchange."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 LABEL_JOB = "stepkeeper.job"
 LABEL_SLOT = "stepkeeper.slot"
@@ -119,17 +119,30 @@ class Runtime(Protocol):
 class TierStore(Protocol):
     """Keeps shard files of one job on one tier. One contract suite runs over every implementation."""
 
-    def put(self, source: Path, key: str, *, digest: str) -> int:
+    def put(self, source: Path, key: str, *, digest: str, record: Mapping[str, Any] | None = None) -> int:
         """Store a file under a key, durable before it returns, replacing nothing half-way. Returns bytes.
 
-        Verifies what was written. Raises TierFull, TierUnreachable, DigestMismatch.
+        `record` is kept beside it. Verifies what was written; the same content again costs nothing. Raises TierFull,
+        TierUnreachable, DigestMismatch, CopyMissing for a source that is gone, TierConflict for a place of another.
         """
 
     def get(self, key: str, target: Path, *, digest: str) -> int:
         """Copy a stored file to `target` (temp, fsync, rename), verified. Raises CopyMissing, DigestMismatch."""
+
+    def pieces(self, key: str) -> Iterator[bytes]:
+        """Yield a stored file in order; raises DigestMismatch at its end when it is not what was committed."""
+
+    def record(self, key: str) -> dict[str, Any]:
+        """Return what was kept with a key, at least size_bytes and digest. Raises CopyMissing, RecordUnusable."""
+
+    def place(self, key: str) -> str:
+        """Return the address by which reports and orders name a key."""
 
     def keys(self, prefix: str) -> Sequence[str]:
         """Return the committed keys below a prefix, sorted."""
 
     def delete(self, key: str) -> None:
         """Remove a stored file and its record; no error when there is none."""
+
+    def sweep(self, wanted: Collection[str] = ()) -> int:
+        """Remove what unfinished copies left: this writer's unless of a `wanted` key, others' when long untouched."""

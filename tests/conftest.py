@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.db import connections
 
-pytest_plugins = ["tests.testbed.fixtures"]
+pytest_plugins = ["tests.testbed.fixtures", "tests.stores.fixtures"]
 
 
 @pytest.fixture(scope="session")

@@ -49,6 +49,22 @@ def verify(path: Path, *, digest: str) -> int:
     return size
 
 
+def pieces_verified(path: Path, *, digest: str) -> Iterator[bytes]:
+    """Yield the content of a file in order; raises DigestMismatch at the end when it is not what was committed."""
+    hasher = new_hasher()
+    with tier_errors(path):
+        reader = os.fdopen(opening.regular(path), "rb", buffering=0)
+    with reader:
+        while True:
+            with tier_errors(path):
+                piece = reader.read(CHUNK_BYTES)
+            if not piece:
+                break
+            hasher.update(piece)
+            yield piece
+    compare(path, text_of(hasher), digest)
+
+
 def copy_verified(source: Path, target: Path, *, digest: str, owner: str = "") -> int:
     """Copy a file, durable and verified, and return its size in bytes.
 

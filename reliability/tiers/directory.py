@@ -7,7 +7,7 @@ written last and removed first.
 import contextlib
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,13 @@ DATA_SUFFIX = ".snap"
 RECORD_SUFFIX = ".json"
 ABANDONED_PART_S = 3600.0
 _KEY = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")
+
+
+def checked_key(key: str) -> str:
+    """Return a key that stays within its tier. Raises InvalidInput for any other."""
+    if not _KEY.fullmatch(key) or ".." in key:
+        raise InvalidInput("key", f"{key!r} is not a key", hint="Letters, digits and ._- in parts divided by '/'.")
+    return key
 
 
 class DirectoryTier:
@@ -46,6 +53,10 @@ class DirectoryTier:
         copying.write_json(commit, {**(record or {}), "size_bytes": size, "digest": digest}, owner=self.owner)
         return size
 
+    def place(self, key: str) -> str:
+        """Return the address by which reports and orders name a key."""
+        return str(self.data_path(key))
+
     def get(self, key: str, target: Path, *, digest: str) -> int:
         """Copy a committed shard to `target`, verified on the way."""
         self.record(key)
@@ -71,8 +82,15 @@ class DirectoryTier:
             with copying.tier_errors(path):
                 opening.remove(path)
 
-    def sweep(self, now: float | None = None) -> int:
-        """Remove part files that this owner left, and those of any writer that nobody touched for an hour."""
+    def pieces(self, key: str) -> Iterator[bytes]:
+        """Yield the content of a committed shard in order; raises DigestMismatch at the end when it is damaged."""
+        yield from copying.pieces_verified(self.data_path(key), digest=self.record(key)["digest"])
+
+    def sweep(self, wanted: Collection[str] = (), *, now: float | None = None) -> int:
+        """Remove part files that this owner left, and those of any writer that nobody touched for an hour.
+
+        A copy into a folder begins anew each time, so that no part of a `wanted` key is of use.
+        """
         removed = 0
         own = copying.part_path(Path("x"), self.owner).name.removeprefix("x")
         for part in self.root.rglob(f"*{copying.PART_SUFFIX}"):
@@ -85,9 +103,7 @@ class DirectoryTier:
 
     def data_path(self, key: str) -> Path:
         """Return the path of a key's shard. Raises InvalidInput for a key that could leave the folder."""
-        if not _KEY.fullmatch(key) or ".." in key:
-            raise InvalidInput("key", f"{key!r} is not a key", hint="Letters, digits and ._- in parts divided by '/'.")
-        return self.root / f"{key}{DATA_SUFFIX}"
+        return self.root / f"{checked_key(key)}{DATA_SUFFIX}"
 
     def _record_path(self, key: str) -> Path:
         return self.data_path(key).with_suffix(RECORD_SUFFIX)

@@ -42,6 +42,11 @@ def parsed(place: object, raw: bytes) -> dict[str, Any]:
         record = json.loads(raw)
     except (ValueError, RecursionError) as error:
         raise RecordUnusable(f"{place} is no commit record: it is not JSON.") from error
+    return checked(place, record)
+
+
+def checked(place: object, record: object) -> dict[str, Any]:
+    """Return a commit record that was decoded. Raises RecordUnusable naming the place."""
     if not isinstance(record, dict):
         raise RecordUnusable(f"{place} is no commit record: it is not an object.")
     size = record.get("size_bytes")

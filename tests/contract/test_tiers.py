@@ -3,20 +3,73 @@
 import hashlib
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
+import obstore
 import pytest
+from obstore.store import MemoryStore
 
 from reliability.errors import CopyMissing, DigestMismatch, InvalidInput, TierUnreachable
 from reliability.ports import TierStore
+from reliability.tiers import choosing
+from reliability.tiers.bucket import Bucket
 from reliability.tiers.directory import DirectoryTier
+from reliability.tiers.object_store import ObjectTier
+from tests.stores.s3 import S3Server
 
 Source = Callable[[bytes], tuple[Path, str]]
 
 
-@pytest.fixture(params=["directory", "directory of a named owner"])
-def tier(request: pytest.FixtureRequest, tmp_path: Path) -> TierStore:
-    return DirectoryTier(tmp_path / "tier", owner="node-a" if "owner" in request.param else "")
+@dataclass
+class Place:
+    """A tier under test and a hand to damage what it stores."""
+
+    tier: TierStore
+    flip: Callable[[], None]
+
+
+def _directory(tmp_path: Path, owner: str) -> Place:
+    folder = tmp_path / "tier"
+
+    def flip() -> None:
+        [stored] = folder.rglob("*.snap")
+        stored.write_bytes(b"y" + stored.read_bytes()[1:])
+
+    return Place(DirectoryTier(folder, owner=owner), flip)
+
+
+def _s3(server: S3Server, url: str) -> Place:
+    def flip() -> None:
+        [stored] = [path for path in server.paths() if "/parts/" in path]
+        server.write(stored, b"y" + server.read(stored)[1:])
+
+    return Place(choosing.job_tier(url, "lm", owner="node-a"), flip)
+
+
+def _memory() -> Place:
+    """A store whose tags say nothing of the content, as those of GCS and Azure."""
+    store = MemoryStore()
+
+    def flip() -> None:
+        [stored] = [each["path"] for page in obstore.list(store, prefix="parts") for each in page]
+        obstore.put(store, stored, b"y" + bytes(obstore.get(store, stored).bytes())[1:])
+
+    return Place(ObjectTier(Bucket("gs://bucket/lm", store), owner="node-a", part_bytes=2**20), flip)
+
+
+@pytest.fixture(params=["directory", "directory of a named owner", "s3", "memory"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    if request.param == "s3":
+        return _s3(request.getfixturevalue("s3"), request.getfixturevalue("s3_url"))
+    if request.param == "memory":
+        return _memory()
+    return _directory(tmp_path, "node-a" if "owner" in request.param else "")
+
+
+@pytest.fixture
+def tier(place: Place) -> TierStore:
+    return place.tier
 
 
 @pytest.fixture
@@ -61,14 +114,31 @@ def test_content_that_is_not_what_was_committed_is_not_taken_and_leaves_nothing(
         tier.get("e1-s1-r0", tmp_path / "back", digest=other)
 
 
-def test_a_stored_file_that_was_damaged_is_not_handed_out(tier: TierStore, source: Source, tmp_path: Path) -> None:
+def test_a_stored_file_that_was_damaged_is_not_handed_out(place: Place, source: Source, tmp_path: Path) -> None:
     path, digest = source(b"x" * 1000)
-    tier.put(path, "e1-s1-r0", digest=digest)
-    stored = tmp_path / "tier" / "e1-s1-r0.snap"
-    stored.write_bytes(b"y" + stored.read_bytes()[1:])
+    place.tier.put(path, "e1-s1-r0", digest=digest)
+    place.flip()
     with pytest.raises(DigestMismatch):
-        tier.get("e1-s1-r0", tmp_path / "back", digest=digest)
+        place.tier.get("e1-s1-r0", tmp_path / "back", digest=digest)
+    with pytest.raises(DigestMismatch):
+        list(place.tier.pieces("e1-s1-r0"))
     assert not (tmp_path / "back").exists()
+
+
+def test_what_was_kept_beside_a_shard_comes_back_with_size_and_digest(tier: TierStore, source: Source) -> None:
+    path, digest = source(b"x" * 10)
+    tier.put(path, "e1/s1-r0", digest=digest, record={"step": 1, "stall_s": 0.5})
+    record = tier.record("e1/s1-r0")
+    assert (record["size_bytes"], record["digest"], record["step"], record["stall_s"]) == (10, digest, 1, 0.5)
+    assert b"".join(tier.pieces("e1/s1-r0")) == b"x" * 10
+    assert tier.place("e1/s1-r0").endswith("/e1/s1-r0.snap")
+
+
+def test_sweeping_leaves_what_is_committed(tier: TierStore, source: Source, tmp_path: Path) -> None:
+    path, digest = source(b"x" * 10)
+    tier.put(path, "e1/s1-r0", digest=digest)
+    assert tier.sweep() == 0
+    assert tier.get("e1/s1-r0", tmp_path / "back", digest=digest) == 10
 
 
 def test_a_key_stored_again_with_other_content_is_replaced_whole(

@@ -1,0 +1,283 @@
+"""A tier on an object store: S3, GCS or Azure.
+
+A shard is stored as numbered parts, each an object of its own that is there whole or not at all, under a name with the
+shard's digest and its writer. It exists only through the manifest of its step, which is written last and
+conditionally (manifests.py). So there are no unfinished uploads that nobody can list: parts that no manifest lists are
+taken up again by the next try at the same content, and are swept when nobody will.
+"""
+
+import contextlib
+import hashlib
+import os
+import re
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+from reliability.errors import CopyMissing, DigestMismatch, TierError, TierFull, TierUnreachable
+from reliability.tiers import copying, manifests, opening, records
+from reliability.tiers.bucket import Bucket, Found
+from reliability.tiers.directory import ABANDONED_PART_S, DATA_SUFFIX, checked_key
+from reliability.tiers.pacing import Pace
+from reliability.tiers.records import RecordUnusable
+
+PART_BYTES = 16 * 2**20
+AT_ONCE = 4
+PARTS_FOLDER = "parts"
+_NAME_CHARACTERS = 16
+_MD5 = re.compile(r"[0-9a-f]{32}")
+_SAFE = re.compile(r"[^A-Za-z0-9_-]")
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class ObjectTier:
+    """Shards of one job below a URL. `owner` is the node that writes; `part_bytes` how large an object becomes."""
+
+    def __init__(
+        self, bucket: Bucket, *, owner: str = "", pace: Pace | None = None, part_bytes: int = PART_BYTES
+    ) -> None:
+        self.bucket = bucket
+        self.owner = owner
+        self._pace = pace or Pace()
+        self._part_bytes = part_bytes
+
+    def place(self, key: str) -> str:
+        """Return the address by which reports and orders name a key."""
+        return f"{self.bucket.url}/{checked_key(key)}{DATA_SUFFIX}"
+
+    def put(self, source: Path, key: str, *, digest: str, record: Mapping[str, Any] | None = None) -> int:
+        """Store a file under a key, part by part, and list it in the manifest last. Parts that are there are kept."""
+        path, name = manifests.place_of(checked_key(key))
+        held = self._held(key)
+        if held and held["digest"] == digest and self._is_whole(held):
+            return int(held["size_bytes"])
+        folder = self._folder(key, digest)
+        try:
+            size = self._send(source, folder, digest)
+        except (DigestMismatch, TierFull):
+            with contextlib.suppress(TierError):
+                self._remove_folder(folder)  # of no use to a later try, and in the way where room is short
+            raise
+        entry = {
+            **(record or {}),
+            "size_bytes": size,
+            "digest": digest,
+            "owner": self.owner,
+            "parts": folder,
+            "part_bytes": self._part_bytes,
+        }
+        if not self._is_whole(entry):
+            raise TierUnreachable(f"{self.bucket.url}/{folder} does not hold what was sent; it is sent again.")
+        manifests.change(self.bucket, path, lambda entries: manifests.with_entry(entries, name, entry))
+        if held and held["parts"] != folder:
+            self._remove_folder(str(held["parts"]))
+        return size
+
+    def get(self, key: str, target: Path, *, digest: str) -> int:
+        """Copy a listed shard to `target`, verified on the way."""
+        entry = self.record(key)
+        if entry["digest"] != digest:
+            raise DigestMismatch(f"{self.place(key)} was committed with {entry['digest']}, wanted is {digest}.")
+        size = 0
+        with copying.writing(target, copying.part_path(target, self.owner).name) as writer:
+            for piece in self.pieces(key):
+                size += len(piece)
+                with copying.tier_errors(target):
+                    _write_all(writer, piece)
+        return size
+
+    def pieces(self, key: str) -> Iterator[bytes]:
+        """Yield the content of a listed shard in order; raises DigestMismatch at the end when it is not what it was."""
+        entry, hasher, size = self.record(key), copying.new_hasher(), 0
+        for piece in _ahead(self.bucket.get, _paths(entry)):
+            hasher.update(piece)
+            size += len(piece)
+            yield piece
+        copying.compare(self.place(key), copying.text_of(hasher), entry["digest"])
+        if size != entry["size_bytes"]:
+            raise DigestMismatch(f"{self.place(key)} holds {size} bytes, committed were {entry['size_bytes']}.")
+
+    def record(self, key: str) -> dict[str, Any]:
+        """Return the entry of a key. Raises CopyMissing, RecordUnusable for a manifest or entry that is none."""
+        path, name = manifests.place_of(checked_key(key))
+        entry = manifests.read(self.bucket, path).entries.get(name)
+        if entry is None:
+            raise CopyMissing(f"{self.bucket.url}/{path} lists no {self.place(key)}.")
+        return _checked(self.place(key), entry)
+
+    def keys(self, prefix: str) -> Sequence[str]:
+        """Return the listed keys that begin with a prefix, sorted. A manifest that is none lists nothing."""
+        found: list[str] = []
+        for each in self.bucket.listed(manifests.FOLDER):
+            with contextlib.suppress(RecordUnusable):
+                found += manifests.keys_of(each.path, manifests.read(self.bucket, each.path).entries)
+        return sorted(key for key in found if key.startswith(prefix))
+
+    def damaged(self) -> list[RecordUnusable]:
+        """Return what is wrong with manifests that cannot be believed."""
+        found = []
+        for each in self.bucket.listed(manifests.FOLDER):
+            try:
+                manifests.read(self.bucket, each.path)
+            except RecordUnusable as error:
+                found.append(error)
+        return found
+
+    def delete(self, key: str) -> None:
+        """Take a key off its manifest, then remove its parts."""
+        path, name = manifests.place_of(checked_key(key))
+        manifests.change(self.bucket, path, lambda entries: {each: entries[each] for each in entries if each != name})
+        self._remove_folder(f"{PARTS_FOLDER}/{key}")
+
+    def sweep(self, wanted: Collection[str] = ()) -> int:
+        """Remove parts that no manifest lists: this owner's unless the key is `wanted`, others' after an hour.
+
+        Ages are told by the store's clock alone. Empty manifests go after an hour too. Returns the objects removed.
+        """
+        parts, lists = list(self.bucket.listed(PARTS_FOLDER)), list(self.bucket.listed(manifests.FOLDER))
+        now = max((each.modified_at for each in [*parts, *lists]), default=None)
+        if now is None:
+            return 0
+        old = now - timedelta(seconds=ABANDONED_PART_S)
+        listed = self._listed_folders(lists, old)
+        touched: dict[str, datetime] = {}  # an upload may take hours: its newest part says that it goes on
+        for part in parts:
+            folder = _folder_of(part)
+            touched[folder] = max(part.modified_at, touched.get(folder, part.modified_at))
+        garbage = {
+            folder
+            for folder, at in touched.items()
+            if folder not in listed and (at < old or self._is_left_over(folder, wanted))
+        }
+        gone = [part.path for part in parts if _folder_of(part) in garbage]
+        self.bucket.delete(gone)
+        return len(gone)
+
+    def _listed_folders(self, lists: Iterable[Found], old: datetime) -> set[str]:
+        """Return the folders that manifests list; remove manifests that have listed nothing since `old`."""
+        listed: set[str] = set()
+        for each in lists:
+            with contextlib.suppress(RecordUnusable):
+                entries = manifests.read(self.bucket, each.path).entries
+                listed |= {str(entry.get("parts")) for entry in entries.values()}
+                if not entries and each.modified_at < old:
+                    self.bucket.delete([each.path])
+        return listed
+
+    def _is_left_over(self, folder: str, wanted: Collection[str]) -> bool:
+        key, _, name = folder.removeprefix(f"{PARTS_FOLDER}/").rpartition("/")
+        return bool(self.owner) and name.partition(".")[2] == _SAFE.sub("_", self.owner) and key not in wanted
+
+    def _held(self, key: str) -> dict[str, Any] | None:
+        with contextlib.suppress(CopyMissing):  # an unusable record is one too
+            return self.record(key)
+        return None
+
+    def _folder(self, key: str, digest: str) -> str:
+        content = digest.rpartition(":")[2][:_NAME_CHARACTERS]
+        return f"{PARTS_FOLDER}/{key}/{content}.{_SAFE.sub('_', self.owner)}"
+
+    def _remove_folder(self, folder: str) -> None:
+        self.bucket.delete([each.path for each in self.bucket.listed(folder)])
+
+    def _is_whole(self, entry: Mapping[str, Any]) -> bool:
+        """Whether all parts of an entry are there with their sizes."""
+        found = {each.path: each.size_bytes for each in self.bucket.listed(str(entry["parts"]))}
+        return all(found.get(path) == size for path, size in zip(_paths(entry), _sizes(entry), strict=True))
+
+    def _send(self, source: Path, folder: str, digest: str) -> int:
+        """Bring the parts of a file to the store, several at once; return its size once its digest was right."""
+        there = {each.path: each for each in self.bucket.listed(folder)}
+        hasher, size = copying.new_hasher(), 0
+
+        def piecewise() -> Iterator[tuple[str, memoryview]]:
+            nonlocal size
+            for index, piece in enumerate(_read(source, self._part_bytes)):
+                hasher.update(piece)
+                size += len(piece)
+                yield _path(folder, index), piece
+
+        for _ in _ahead(lambda each: self._send_part(*each, there.get(each[0])), piecewise()):
+            pass
+        copying.compare(source, copying.text_of(hasher), digest)
+        return size
+
+    def _send_part(self, path: str, piece: memoryview, there: Found | None) -> None:
+        if there is not None and there.size_bytes == len(piece) and self._holds(path, there.e_tag, piece):
+            return
+        self._pace.take(len(piece))
+        if not self._holds(path, self.bucket.put(path, piece), piece):
+            raise TierUnreachable(f"{self.bucket.url}/{path} was not stored as it was sent; it is sent again.")
+
+    def _holds(self, path: str, e_tag: str, piece: memoryview) -> bool:
+        """Whether the store holds these bytes: its tag is their MD5, or what it hands out is the same."""
+        if _MD5.fullmatch(tag := e_tag.strip('"')) and tag == hashlib.md5(piece, usedforsecurity=False).hexdigest():
+            return True
+        with contextlib.suppress(CopyMissing):
+            return self.bucket.get(path) == piece
+        return False
+
+
+def _checked(place: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an entry whose fields make sense. Raises RecordUnusable."""
+    checked = records.checked(place, dict(entry))
+    part_bytes = checked.get("part_bytes")
+    if not isinstance(part_bytes, int) or part_bytes < 1 or not isinstance(checked.get("parts"), str):
+        raise RecordUnusable(f"{place} is no commit record: it names no parts.")
+    return checked
+
+
+def _sizes(entry: Mapping[str, Any]) -> list[int]:
+    whole, rest = divmod(int(entry["size_bytes"]), int(entry["part_bytes"]))
+    return [int(entry["part_bytes"])] * whole + ([rest] if rest else [])
+
+
+def _paths(entry: Mapping[str, Any]) -> list[str]:
+    return [_path(str(entry["parts"]), index) for index in range(len(_sizes(entry)))]
+
+
+def _path(folder: str, index: int) -> str:
+    return f"{folder}/{index:06d}"
+
+
+def _folder_of(part: Found) -> str:
+    return part.path.rpartition("/")[0]
+
+
+def _read(source: Path, part_bytes: int) -> Iterator[memoryview]:
+    """Yield a file in parts, each in a buffer of its own."""
+    with copying.tier_errors(source):
+        reader = os.fdopen(opening.regular(source), "rb", buffering=0)
+    with reader:
+        while True:
+            buffer, filled = memoryview(bytearray(part_bytes)), 0
+            with copying.tier_errors(source):
+                while filled < part_bytes and (count := os.readv(reader.fileno(), [buffer[filled:]])):
+                    filled += count
+            if filled:
+                yield buffer[:filled]
+            if filled < part_bytes:
+                return
+
+
+def _ahead(do: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+    """Yield `do` of each item in order, `AT_ONCE` of them at work; what is left undone at an error is waited for."""
+    with ThreadPoolExecutor(max_workers=AT_ONCE, thread_name_prefix="parts") as pool:
+        waiting: deque[Future[R]] = deque()
+        for item in items:
+            if len(waiting) >= AT_ONCE:
+                yield waiting.popleft().result()
+            waiting.append(pool.submit(do, item))
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def _write_all(writer: int, piece: bytes) -> None:
+    left = memoryview(piece)
+    while left:
+        left = left[os.write(writer, left) :]
