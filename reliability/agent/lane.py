@@ -17,6 +17,7 @@ from reliability.agent.jobrecord import JobRecord
 from reliability.agent.retention import abandoned, removable
 from reliability.domain.snapshots import Tier
 from reliability.errors import CopyMissing, DigestMismatch, ReliabilityError, TierError
+from reliability.ports import TierStore
 from reliability.tiers import shards
 from reliability.tiers.directory import DirectoryTier
 from reliability.tiers.records import RecordUnusable
@@ -33,7 +34,7 @@ class Lane(ABC):
     tier: ClassVar[Tier]
     keep: ClassVar[int]
 
-    def __init__(self, record: JobRecord, source: DirectoryTier, target: DirectoryTier) -> None:
+    def __init__(self, record: JobRecord, source: DirectoryTier, target: TierStore) -> None:
         self.source = source
         self.target = target
         self.record = record
@@ -75,8 +76,7 @@ class Lane(ABC):
 
     def _take_up(self) -> None:
         """After a start: sweep what an earlier life left unfinished and tell all copies that are there."""
-        if self.target.root.is_dir():
-            self.target.sweep()
+        self.target.sweep([self.stored_as(shard) for shard in self._shards(self.source)])
         for shard in sorted(self._shards_of_target()):
             try:
                 self._tell_copy(shard)
@@ -146,7 +146,7 @@ class Lane(ABC):
         body = {
             **where_is(shard),
             "tier": self.tier,
-            "path": str(self.target.data_path(key)),
+            "path": self.target.place(key),
             "size_bytes": record["size_bytes"],
             "digest": record["digest"],
             "stall_s": record.get("stall_s"),
@@ -156,22 +156,22 @@ class Lane(ABC):
         self._told.add(shard)
 
     def _known_bad(self, shard: Shard) -> bool:
-        return shard in self._bad and self._bad[shard] == self._stamp(self.source, shard)
+        return shard in self._bad and self._bad[shard] == self._stamp(shard)
 
-    def _stamp(self, tier: DirectoryTier, shard: Shard) -> tuple[int, int]:
+    def _stamp(self, shard: Shard) -> tuple[int, int]:
         """Tell one file of a name from another: a damaged shard may be replaced by a good one."""
         try:
-            found = tier.data_path(self._key(tier, shard)).lstat()
+            found = self.source.data_path(shard.flat_key).lstat()
         except OSError:
             return (0, 0)
         return found.st_ino, found.st_mtime_ns
 
-    def _distrust(self, tier: DirectoryTier, shard: Shard, error: ReliabilityError) -> None:
+    def _distrust(self, tier: TierStore, shard: Shard, error: ReliabilityError) -> None:
         """Tell once that a shard is no good, and pass it over from now on."""
         detail = {"code": error.code, "message": error.message, "hint": error.hint}
         say("snapshot_problem", self.record.job, {**where_is(shard), "tier": self.tier, **detail})
         if tier is self.source:
-            self._bad[shard] = self._stamp(tier, shard)
+            self._bad[shard] = self._stamp(shard)
 
     def _trouble(self, error: ReliabilityError, now: float) -> None:
         """Tell a trouble when it begins and then now and again while it lasts."""
@@ -205,7 +205,7 @@ class Lane(ABC):
         for shard in removable(found, starts=starts, keep=self.keep, floor=self._floor(), tier=self.tier):
             self.target.delete(self._key(self.target, shard))
 
-    def _shards(self, tier: DirectoryTier) -> list[Shard]:
+    def _shards(self, tier: TierStore) -> list[Shard]:
         return [shard for shard in map(shards.parse, tier.keys("")) if shard is not None]
 
     def _shards_of_target(self) -> list[Shard]:
@@ -219,7 +219,7 @@ class Lane(ABC):
         except TierError:
             return []
 
-    def _key(self, tier: DirectoryTier, shard: Shard) -> str:
+    def _key(self, tier: TierStore, shard: Shard) -> str:
         return self.stored_as(shard) if tier is self.target else shard.flat_key
 
 

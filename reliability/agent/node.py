@@ -6,11 +6,11 @@ left running when the agent ends and are adopted by the next one; those of the p
 with it. An agent that gives its name up ends its ranks first.
 """
 
+import contextlib
 import logging
 import os
 import threading
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from reliability.agent import identity as identities
@@ -32,8 +32,9 @@ from reliability.agent.registration import JoinRefused
 from reliability.agent.reporter import Reporter
 from reliability.agent.server import Server, ServerRefused
 from reliability.agent.spool import Spool
-from reliability.errors import ReliabilityError
+from reliability.errors import InvalidInput, ReliabilityError
 from reliability.ports import Runtime
+from reliability.tiers import choosing
 
 LEASE_LOOK_S = 0.1
 DISK_LOOK_S = 5.0
@@ -244,7 +245,9 @@ class AgentNode:
     def _look_at_disks(self) -> None:
         folders = {"memory": self._config.memory_dir, "ssd": self._config.ssd_dir}
         storage = next((part.record.storage_dir for part in self._jobs.all() if part.record.storage_dir), "")
-        folders |= {"storage": Path(storage)} if storage else {}
+        with contextlib.suppress(InvalidInput):  # the mover tells of a place that is none
+            if storage and (folder := choosing.folder_of(storage)):
+                folders["storage"] = folder
         found = {}
         for tier, folder in folders.items():
             try:

@@ -59,10 +59,10 @@ class StartPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Where a copy of a shard lies. `node` is empty for storage."""
+    """Where a copy of a shard lies: a path, or an address of an object store. `node` is empty for storage."""
 
     tier: str
-    path: Path
+    path: str
     digest: str
     node: str
 
@@ -144,7 +144,7 @@ def restore(payload: Mapping[str, Any]) -> list[RankRestore]:
             sources=tuple(
                 Source(
                     tier=source.choice("tier", ("memory", "ssd", "storage")),
-                    path=Path(source.text("path")),
+                    path=source.text("path"),
                     digest=source.text("digest"),
                     node=source.text("node", ""),
                 )

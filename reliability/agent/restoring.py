@@ -14,8 +14,9 @@ from typing import Any
 
 from reliability.agent.desk import OrderFailed
 from reliability.agent.payloads import RankRestore, Source
-from reliability.errors import CopyMissing, DigestMismatch, TierError
-from reliability.tiers import copying
+from reliability.errors import CopyMissing, DigestMismatch, InvalidInput, TierError
+from reliability.ports import TierStore
+from reliability.tiers import choosing, copying
 from reliability.tiers.directory import DATA_SUFFIX, DirectoryTier
 from reliability.tiers.shards import Shard
 
@@ -56,7 +57,7 @@ def _restore_rank(memory: DirectoryTier, wanted: RankRestore, *, node: str, job:
         except TierError as error:
             outcome.error = error
             outcome.skipped.append({"tier": source.tier, "code": error.code, "message": error.message})
-            bad = {"rank": wanted.shard.rank, "tier": source.tier, "path": str(source.path), "code": error.code}
+            bad = {"rank": wanted.shard.rank, "tier": source.tier, "path": source.path, "code": error.code}
             outcome.bad.append(bad)
         else:
             outcome.tier = source.tier
@@ -71,19 +72,37 @@ def _bring(memory: DirectoryTier, wanted: RankRestore, source: Source, *, node: 
     if source.tier == "memory":
         _verify_in_place(memory, key, source)
         return
-    _check_place(wanted.shard, source, job)
-    if _already_there(memory, key, source):
+    if source.tier == "storage" and choosing.is_url(source.path):
+        _bring_from_store(memory, wanted, source, job)
         return
-    memory.put(source.path, key, digest=source.digest, record=_record(wanted, source, job))
+    path = _checked_place(wanted.shard, source, job)
+    if not _already_there(memory, key, source):
+        memory.put(path, key, digest=source.digest, record=_record(wanted, DirectoryTier(path.parent), path.stem, job))
 
 
-def _check_place(shard: Shard, source: Source, job: str) -> None:
-    """Raises CopyMissing for a path, as given or with its links followed, that is not the place of this shard."""
+def _bring_from_store(memory: DirectoryTier, wanted: RankRestore, source: Source, job: str) -> None:
+    stored = wanted.shard.stored_key
+    try:
+        tier = choosing.job_tier(choosing.split_place(source.path, job, stored), job)
+    except InvalidInput as error:
+        raise CopyMissing(error.message) from error
+    if not _already_there(memory, wanted.shard.flat_key, source):
+        record = _record(wanted, tier, stored, job)
+        memory.adopt(tier, stored, wanted.shard.flat_key, digest=source.digest, record=record)
+
+
+def _checked_place(shard: Shard, source: Source, job: str) -> Path:
+    """Return the path of a copy.
+
+    Raises CopyMissing for one that, as given or with its links followed, is not the place of this shard.
+    """
     key = shard.stored_key if source.tier == "storage" else shard.flat_key
     place = Path(job) / f"{key}{DATA_SUFFIX}"
-    for path in (source.path, Path(os.path.realpath(source.path))):  # unlike resolve() it ends on a loop of links
+    given = Path(source.path)
+    for path in (given, Path(os.path.realpath(given))):  # unlike resolve() it ends on a loop of links
         if not path.is_absolute() or ".." in path.parts or path.parts[-len(place.parts) :] != place.parts:
             raise CopyMissing(f"{source.path} is not where {source.tier} keeps this shard: it must end with {place}.")
+    return given
 
 
 def _verify_in_place(memory: DirectoryTier, key: str, source: Source) -> None:
@@ -105,11 +124,10 @@ def _already_there(memory: DirectoryTier, key: str, source: Source) -> bool:
     return True
 
 
-def _record(wanted: RankRestore, source: Source, job: str) -> Mapping[str, Any]:
+def _record(wanted: RankRestore, tier: TierStore, key: str, job: str) -> Mapping[str, Any]:
     """Return the commit record beside the source, or the parts of it that the order itself vouches for."""
-    folder, _, key = str(source.path.with_suffix("")).rpartition("/")
     try:
-        record = DirectoryTier(source.path.parent).record(key) if folder else {}
+        record = tier.record(key)
     except TierError:
         record = {}
     shard = wanted.shard

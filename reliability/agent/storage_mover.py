@@ -4,13 +4,13 @@ python -m reliability.agent.storage_mover --node=... --parent=... --jobs-dir=...
 """
 
 from collections.abc import Set
-from pathlib import Path
 
 from reliability.agent.floors import Floors
 from reliability.agent.jobrecord import JobRecord
 from reliability.agent.lane import Lane
 from reliability.agent.mover import Mover, run
 from reliability.domain.snapshots import Tier
+from reliability.tiers import choosing
 from reliability.tiers.directory import DirectoryTier
 from reliability.tiers.shards import Shard
 
@@ -44,7 +44,7 @@ class StorageMover(Mover):
         if not record.storage_dir:
             return None
         ssd = DirectoryTier(self.options.ssd_dir / record.job, owner=self.options.node, private=True)
-        storage = DirectoryTier(Path(record.storage_dir) / record.job, owner=self.options.node)
+        storage = choosing.job_tier(record.storage_dir, record.job, owner=self.options.node)
         return StorageLane(record, ssd, storage)
 
 

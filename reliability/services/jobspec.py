@@ -13,6 +13,7 @@ from reliability.domain.policy import Approval, LeaseRule
 from reliability.domain.reports import RUNTIMES
 from reliability.errors import InvalidInput
 from reliability.models import Job
+from reliability.tiers import choosing
 
 _text = f.text(most=255)
 
@@ -148,13 +149,14 @@ def _check_together(values: Mapping[str, Any]) -> None:
 
 
 def check_storage(folder: str) -> None:
-    """Raise InvalidInput when the storage folder cannot be written, as far as this machine can tell.
+    """Raise InvalidInput when the storage cannot be written, as far as this machine can tell.
 
-    A folder whose parent does not exist here is mounted on the nodes alone; they report what is wrong with it.
+    A folder whose parent does not exist here is mounted on the nodes alone, and they alone hold the credentials of
+    an object store: they report what is wrong with it.
     """
-    path = Path(folder)
-    if not path.is_absolute():
-        raise InvalidInput("storage_dir", f"{folder} is not absolute", hint="Give the full path of the storage folder.")
+    path = choosing.folder_of(folder)
+    if path is None:
+        return
     if path.exists() and not path.is_dir():
         raise InvalidInput("storage_dir", f"{folder} is not a folder", hint="Name a folder that all nodes share.")
     if not path.parent.is_dir():

@@ -60,7 +60,14 @@ class Bucket:
 
     def __init__(self, url: str, store: ObjectStore | None = None) -> None:
         self.url = url.rstrip("/")
-        self._store: ObjectStore = store or _opened(self.url)
+        self._opened = store
+
+    @property
+    def _store(self) -> ObjectStore:
+        """The library's store, opened when it is first used. Raises TierUnreachable."""
+        if self._opened is None:
+            self._opened = _opened(self.url)
+        return self._opened
 
     def read(self, path: str) -> tuple[bytes, Version]:
         """Return a small object and its version. Raises CopyMissing, TierUnreachable."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from reliability.errors import CopyMissing, InvalidInput
+from reliability.ports import TierStore
 from reliability.tiers import copying, opening, records
 
 DATA_SUFFIX = ".snap"
@@ -56,6 +57,16 @@ class DirectoryTier:
     def place(self, key: str) -> str:
         """Return the address by which reports and orders name a key."""
         return str(self.data_path(key))
+
+    def adopt(self, source: TierStore, source_key: str, key: str, *, digest: str, record: Mapping[str, Any]) -> int:
+        """Bring what another tier holds under `source_key` into this one, verified on the way."""
+        data, commit = self.data_path(key), self._record_path(key)
+        self._make_folder(data.parent)
+        with copying.tier_errors(commit):
+            opening.remove(commit)
+        size = source.get(source_key, data, digest=digest)
+        copying.write_json(commit, {**record, "size_bytes": size, "digest": digest}, owner=self.owner)
+        return size
 
     def get(self, key: str, target: Path, *, digest: str) -> int:
         """Copy a committed shard to `target`, verified on the way."""

@@ -91,7 +91,7 @@ def test_a_path_that_is_not_the_place_of_the_shard_is_not_opened(tmp_path: Path,
     linked.parent.mkdir(parents=True)
     linked.symlink_to(secret)
     for path in (secret, Path(elsewhere["path"]), linked):
-        source = Source(tier=tier, path=path, digest=elsewhere["digest"], node="")
+        source = Source(tier=tier, path=str(path), digest=elsewhere["digest"], node="")
         with pytest.raises(OrderFailed) as refused:
             restoring.restore(memory.memory, [RankRestore(shard=SHARD, sources=[source])], node="n", job=JOB)
         assert [bad["code"] for bad in refused.value.result["bad"]] == ["copy_missing"]
