@@ -88,7 +88,9 @@ EMBEDDED_BROKER_URL = f"redis://127.0.0.1:{BROKER_PORT}/0"
 BROKER_URL = env("BROKER_URL", EMBEDDED_BROKER_URL)
 CHANNEL_URL = env("CHANNEL_URL", BROKER_URL if BROKER_URL.startswith("redis") else EMBEDDED_BROKER_URL)
 AGENT_BROKER_URL = env("AGENT_BROKER_URL", BROKER_URL)
-STORAGE_DIR = Path(env("STORAGE_DIR", str(DATA_DIR / "storage"))).absolute()
+STORAGE_DIR = env("STORAGE_DIR", str(DATA_DIR / "storage"))
+if "://" not in STORAGE_DIR:
+    STORAGE_DIR = str(Path(STORAGE_DIR).absolute())
 for _name, _url in (("BROKER_URL", BROKER_URL), ("CHANNEL_URL", CHANNEL_URL), ("AGENT_BROKER_URL", AGENT_BROKER_URL)):
     if urlsplit(_url).scheme not in {"redis", "rediss", "redis+socket", "unix", "amqp", "amqps"}:
         raise ImproperlyConfigured(f"STEPKEEPER_{_name}: begins with neither redis:// nor amqp://.")

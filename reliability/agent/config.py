@@ -32,6 +32,7 @@ class AgentConfig:
     tier: int
     preemptible: bool
     docker_url: str
+    storage_bytes_per_s: float
     ca_file: Path | None
 
 
@@ -54,6 +55,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> Agent
         tier=_tier(raw["tier"]),
         preemptible=_flag("preemptible", raw["preemptible"]),
         docker_url=raw["docker_url"],
+        storage_bytes_per_s=_limit("storage_bytes_per_s", raw["storage_bytes_per_s"]),
         ca_file=_file("ca_file", raw["ca_file"]),
     )
 
@@ -79,6 +81,7 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     add("role", "training or standby", "standby")
     add("tier", "priority as a standby, 1 is used first", "1")
     add("docker_url", "address of the node's container engine", "unix:///run/docker.sock")
+    add("storage_bytes_per_s", "how fast snapshots may go to storage, in bytes per second; 0 means no limit", "0")
     add("ca_file", "certificates to trust for https, PEM")
     parser.add_argument(
         "--preemptible",
@@ -127,6 +130,16 @@ def _tier(value: str) -> int:
     if not value.isdecimal() or not 1 <= int(value) <= 99:
         raise InvalidInput("--tier", f"{value!r} is not a priority", hint="A whole number from 1 (used first) to 99.")
     return int(value)
+
+
+def _limit(key: str, value: str) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < 1e15:
+        raise InvalidInput(_option(key), f"{value!r} is no rate", hint="Bytes per second, as in 100e6; 0 for no limit.")
+    return number
 
 
 def _flag(key: str, value: str) -> bool:

@@ -96,6 +96,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="mover")
     parser.add_argument("--node", required=True)
     parser.add_argument("--parent", type=int, required=True, help="process id of the agent")
+    parser.add_argument("--storage-bytes-per-s", type=float, default=0.0, help="limit of the node; 0 means none")
     for folder in ("jobs-dir", "memory-dir", "ssd-dir"):
         parser.add_argument(f"--{folder}", type=Path, required=True)
     return parser

@@ -163,6 +163,7 @@ class Movers:
         folders = {"jobs-dir": config.data_dir / "jobs", "memory-dir": config.memory_dir, "ssd-dir": config.ssd_dir}
         options = [f"--{name}={path}" for name, path in folders.items()]
         identity = [f"--node={config.name}", f"--parent={os.getpid()}"]
+        identity += [f"--storage-bytes-per-s={config.storage_bytes_per_s}"]
         return [sys.executable, "-m", _MODULES[direction], *identity, *options]
 
     def _pass_on(self, line: bytes) -> None:

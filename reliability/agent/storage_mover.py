@@ -1,15 +1,21 @@
-"""The third process of a snapshot's way: from the node's SSD to the job's storage.
+"""The third process of a snapshot's way: from the node's SSD to the job's storage, a folder or an object store.
 
 python -m reliability.agent.storage_mover --node=... --parent=... --jobs-dir=... --memory-dir=... --ssd-dir=...
+
+A store that is slower than the snapshots come gets the newest each time; what was passed over is counted and told.
 """
 
-from collections.abc import Set
+import time
+from collections.abc import Iterable, Iterator, Set
 
 from reliability.agent.floors import Floors
 from reliability.agent.jobrecord import JobRecord
-from reliability.agent.lane import Lane
+from reliability.agent.lane import REPEAT_PROBLEM_S, Lane, say
 from reliability.agent.mover import Mover, run
+from reliability.agent.passed_over import PassedOver
 from reliability.domain.snapshots import Tier
+from reliability.errors import InvalidInput
+from reliability.ports import TierStore
 from reliability.tiers import choosing
 from reliability.tiers.directory import DirectoryTier
 from reliability.tiers.shards import Shard
@@ -23,6 +29,12 @@ class StorageLane(Lane):
     tier = Tier.STORAGE
     keep = KEEP_ON_STORAGE
 
+    def __init__(self, record: JobRecord, source: DirectoryTier, target: TierStore) -> None:
+        super().__init__(record, source, target)
+        self._passed_over = PassedOver(source)
+        self._told_behind_at = -REPEAT_PROBLEM_S
+        self._cut_off = False
+
     def safe_step(self, safe: Floors) -> int | None:
         """Return the newest step that is complete on storage."""
         return safe.storage
@@ -35,16 +47,65 @@ class StorageLane(Lane):
         """Storage is shared: the shards of other nodes' ranks are not ours to touch."""
         return shard.rank in ranks
 
+    def run(self, now: float) -> bool:
+        """Copy as every lane does; tell what a slow store made it pass over."""
+        copied = super().run(now)
+        if not self.settled and now - self._told_behind_at >= REPEAT_PROBLEM_S and (count := self._passed_over.take()):
+            self._told_behind_at = now
+            say("finding", self.record.job, _behind(count, self._passed_over.last_s))
+        return copied
+
+    def _wanted(self, found: Iterable[Shard]) -> Iterator[Shard]:
+        """Yield the newest first; before them those by which a step gets whole that other nodes have begun.
+
+        Without it nodes with a slow store would each keep other steps, and none of them whole.
+        """
+        newest = list(super()._wanted(found))
+        waiting = [shard for shard in newest if shard not in self._told]
+        begun = self._begun_by_others() if len({shard.step for shard in waiting}) > 1 else set()
+        stored = {shard.rank: shard for shard in sorted(self._told)}
+        for shard in waiting:
+            last = stored.get(shard.rank)
+            if (shard.epoch, shard.step) in begun and (last is None or shard > last):
+                yield shard
+        yield from waiting
+
+    def _begun_by_others(self) -> set[tuple[int, int]]:
+        own = set(self.record.ranks)
+        return {(shard.epoch, shard.step) for shard in self._shards(self.target) if shard.rank not in own}
+
+    def _copy(self, shard: Shard) -> bool:
+        if self._cut_off:  # of a try that nobody will take up again
+            self.target.sweep([self.stored_as(shard)])
+        self._cut_off = True
+        began = time.monotonic()
+        with self._passed_over.watching():
+            copied = super()._copy(shard)
+        self._cut_off = not copied
+        if copied:
+            self._passed_over.stored(shard, time.monotonic() - began)
+        return copied
+
+
+def _behind(count: int, last_s: float) -> dict[str, object]:
+    evidence = f"Storing a snapshot takes {last_s:.1f} s, longer than until the next: the newest is stored each time."
+    return {"code": "store-behind", "rank": None, "evidence": evidence, "count": count}
+
 
 class StorageMover(Mover):
-    """The lanes of all jobs that have a storage folder."""
+    """The lanes of all jobs that have a storage."""
 
     def lane(self, record: JobRecord) -> Lane | None:
-        """Return the lane of a job, None for a job without storage."""
+        """Return the lane of a job, None for a job without storage or with one that nobody could use."""
         if not record.storage_dir:
             return None
         ssd = DirectoryTier(self.options.ssd_dir / record.job, owner=self.options.node, private=True)
-        storage = choosing.job_tier(record.storage_dir, record.job, owner=self.options.node)
+        limit = self.options.storage_bytes_per_s
+        try:
+            storage = choosing.job_tier(record.storage_dir, record.job, owner=self.options.node, bytes_per_s=limit)
+        except InvalidInput as error:
+            say("snapshot_problem", record.job, {"tier": Tier.STORAGE, "code": error.code, "message": error.message})
+            return None
         return StorageLane(record, ssd, storage)
 
 

@@ -12,7 +12,7 @@ from django.db.models import F
 from reliability.domain import fault_lines
 from reliability.domain.faults import TABLE
 from reliability.domain.orders import OrderKind
-from reliability.domain.snapshots import SnapshotId
+from reliability.domain.snapshots import SnapshotId, Tier
 from reliability.errors import InvalidInput
 from reliability.models import Finding, Job, Node, OrderRecord, Rank, Report
 from reliability.selectors import core
@@ -269,11 +269,22 @@ def _snapshot_copy(row: Report) -> list[FollowUp]:
     return []
 
 
+_OF_STORAGE = {"tier_unreachable": "store-unreachable", "tier_conflict": "store-conflict"}
+
+
+def _code_of_problem(body: Mapping[str, Any]) -> str:
+    """Return the fault code of a trouble with snapshots; where it is told apart by tier, it is the storage's."""
+    said = str(body["code"])
+    if body.get("tier") == Tier.STORAGE and said in _OF_STORAGE:
+        return _OF_STORAGE[said]
+    return {"tier_full": "disk-full"}.get(said, said if said in TABLE else "snapshot-problem")
+
+
 def _snapshot_problem(row: Report) -> list[FollowUp]:
     """A save or copy failed: shown, and never a reason to blame a node."""
     body, job = row.body, _named_job(row)
     where = f"Step {body.get('step')} rank {body.get('rank')} on {body.get('tier') or 'a tier'}: "
-    code = {"tier_full": "disk-full"}.get(body["code"], body["code"] if body["code"] in TABLE else "snapshot-problem")
+    code = _code_of_problem(body)
     incidents.note(
         row.node,
         code,

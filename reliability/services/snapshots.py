@@ -12,13 +12,14 @@ from reliability.errors import InvalidInput
 from reliability.models import Job, Node, OrderRecord, Rank, Snapshot, SnapshotCopy
 from reliability.selectors import core
 from reliability.services import dispatch
+from reliability.tiers import choosing
 
 STATE_OF_PROBLEM = {"digest_mismatch": CopyState.CORRUPT, "corrupt": CopyState.CORRUPT}
 """What a copy that could not be used becomes, by error code; every other code means that it is lost."""
 
 FLOOR_LOOKS_AT = 100
 
-NO_FAULT_OF_THE_COPY = frozenset({"tier_unreachable", "tier_full", "timeout"})
+NO_FAULT_OF_THE_COPY = frozenset({"tier_unreachable", "tier_full", "tier_conflict", "timeout"})
 """Errors after which the same copy may well be read later."""
 
 
@@ -35,6 +36,8 @@ def record_copy(job: Job, node: Node, body: Mapping[str, Any], *, at: datetime) 
         job=job, epoch=body["snapshot_epoch"], step=body["step"], defaults={"created_at": at}
     )
     tier = Tier(body["tier"])
+    if tier is Tier.STORAGE:
+        _check_address(job, str(body["path"]))
     place = {"snapshot": snapshot, "rank": rank, "tier": tier, "node": None if tier is Tier.STORAGE else node}
     copy = SnapshotCopy.objects.filter(**place).first() or SnapshotCopy(**place)
     brought_back = snapshot.epoch < job.epoch and tier is not Tier.STORAGE
@@ -49,6 +52,13 @@ def record_copy(job: Job, node: Node, body: Mapping[str, Any], *, at: datetime) 
         raise_storage_step(job, snapshot)
     dispatch.changed(f"job:{job.pk}", "overview")
     return copy
+
+
+def _check_address(job: Job, path: str) -> None:
+    """Raise InvalidInput for an address that is not below the job's own: nodes are told to read from there."""
+    own = f"{job.storage_dir.rstrip('/')}/{job.name}/"
+    if choosing.is_url(path) and not path.startswith(own):
+        raise InvalidInput("path", f"is not below {own}", hint="A copy on storage lies below the job's storage_dir.")
 
 
 def raise_storage_step(job: Job, snapshot: Snapshot) -> None:

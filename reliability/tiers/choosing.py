@@ -38,11 +38,12 @@ def folder_of(address: str) -> Path | None:
 
 
 def job_tier(address: str, job: str, *, owner: str = "", bytes_per_s: float = 0.0) -> TierStore:
-    """Return where the shards of a job lie below a storage address. Raises InvalidInput, TierUnreachable."""
+    """Return where the shards of a job lie below a storage address. Raises InvalidInput for what is none."""
+    pace = Pace(bytes_per_s)
     folder = folder_of(address)
     if folder is not None:
-        return DirectoryTier(folder / job, owner=owner)
-    return ObjectTier(Bucket(f"{address.rstrip('/')}/{job}"), owner=owner, pace=Pace(bytes_per_s))
+        return DirectoryTier(folder / job, owner=owner, pace=pace)
+    return ObjectTier(Bucket(f"{address.rstrip('/')}/{job}"), owner=owner, pace=pace)
 
 
 def split_place(place: str, job: str, key: str) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 
 from reliability.errors import CopyMissing, DigestMismatch, InvalidInput, TierError, TierFull, TierUnreachable
 from reliability.tiers import opening
+from reliability.tiers.pacing import Pace
 
 CHUNK_BYTES = 4 * 2**20
 DIGEST_PREFIX = "blake2b:"
@@ -65,10 +66,11 @@ def pieces_verified(path: Path, *, digest: str) -> Iterator[bytes]:
     compare(path, text_of(hasher), digest)
 
 
-def copy_verified(source: Path, target: Path, *, digest: str, owner: str = "") -> int:
+def copy_verified(source: Path, target: Path, *, digest: str, owner: str = "", pace: Pace | None = None) -> int:
     """Copy a file, durable and verified, and return its size in bytes.
 
-    The part file is removed when anything fails. `owner` keeps part files of several writers apart.
+    The part file is removed when anything fails. `owner` keeps part files of several writers apart; `pace` limits how
+    fast bytes are written.
     Raises CopyMissing, DigestMismatch, TierFull, TierUnreachable.
     """
     hasher = new_hasher()
@@ -76,7 +78,7 @@ def copy_verified(source: Path, target: Path, *, digest: str, owner: str = "") -
         reader = os.fdopen(opening.regular(source), "rb", buffering=0)
     with reader, writing(target, part_path(target, owner).name) as writer:
         with tier_errors(target):
-            size = sum(_hashed(reader.fileno(), hasher, writer))
+            size = sum(_paced(_hashed(reader.fileno(), hasher, writer), pace))
         compare(source, text_of(hasher), digest)
     return size
 
@@ -142,6 +144,13 @@ def _translated(error: OSError, path: Path) -> TierError:
     if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
         return TierUnreachable(f"{path} may not be used: {why}.", hint=f"Let the agent's user write to {path.parent}.")
     return TierUnreachable(f"{path} cannot be reached: {why}.", hint=f"Check that {path.parent} exists and is mounted.")
+
+
+def _paced(counts: Iterator[int], pace: Pace | None) -> Iterator[int]:
+    for count in counts:
+        if pace is not None:
+            pace.take(count)
+        yield count
 
 
 def _hashed(source: int, hasher: "hashlib.blake2b", target: int) -> Iterator[int]:

@@ -14,6 +14,7 @@ from typing import Any
 from reliability.errors import CopyMissing, InvalidInput
 from reliability.ports import TierStore
 from reliability.tiers import copying, opening, records
+from reliability.tiers.pacing import Pace
 
 DATA_SUFFIX = ".snap"
 RECORD_SUFFIX = ".json"
@@ -36,10 +37,11 @@ class DirectoryTier:
     folder is for the agent's user alone.
     """
 
-    def __init__(self, root: Path, *, owner: str = "", private: bool = False) -> None:
+    def __init__(self, root: Path, *, owner: str = "", private: bool = False, pace: Pace | None = None) -> None:
         self.root = root
         self._private = private
         self.owner = owner
+        self._pace = pace
 
     def put(self, source: Path, key: str, *, digest: str, record: Mapping[str, Any] | None = None) -> int:
         """Store a file under a key with its commit record. The same content stored twice is stored once."""
@@ -50,7 +52,7 @@ class DirectoryTier:
         self._make_folder(data.parent)
         with copying.tier_errors(commit):
             opening.remove(commit)
-        size = copying.copy_verified(source, data, digest=digest, owner=self.owner)
+        size = copying.copy_verified(source, data, digest=digest, owner=self.owner, pace=self._pace)
         copying.write_json(commit, {**(record or {}), "size_bytes": size, "digest": digest}, owner=self.owner)
         return size
 

@@ -1,14 +1,11 @@
 """Copies to the next tier: durable, verified, newest first, and never half a file that counts."""
 
 import argparse
-import json
 import os
-import select
 import signal
 import sqlite3
 import stat
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -18,78 +15,15 @@ from typing import Any
 
 import pytest
 
-from reliability.agent import config, floors, jobrecord
-from reliability.agent.floors import Floors
-from reliability.agent.jobrecord import JobRecord
+from reliability.agent import config, jobrecord
 from reliability.agent.movers import Movers
 from reliability.agent.ssd_mover import KEEP_ON_SSD, SsdMover
 from reliability.tiers import copying
 from reliability.tiers.directory import DirectoryTier
 from reliability.tiers.shards import Shard
-from tests.agent.conftest import CHECKOUT
 from tests.agent.ingest import until
+from tests.agent.moverprocess import JOB, MoverProcess
 from tests.agent.shardfiles import commit, damage
-
-JOB = "lm"
-
-
-class MoverProcess:
-    """One mover as the agent starts it, with its folders."""
-
-    def __init__(self, folder: Path, module: str) -> None:
-        self.folder = folder
-        self.module = module
-        self.memory = folder / "memory" / JOB / "mem"
-        self.ssd = folder / "ssd"
-        self.storage = folder / "storage"
-        self.jobs = folder / "jobs"
-        for path in (self.memory, self.ssd, self.storage, self.jobs):
-            path.mkdir(parents=True, exist_ok=True)
-        self.record = JobRecord(job=JOB, epoch=1, started_epoch=1, ranks=[0], storage_dir=str(self.storage))
-        self.save()
-        self.process: subprocess.Popen[bytes] | None = None
-        self._pending = b""
-        self.said: list[dict[str, Any]] = []
-
-    def save(self) -> None:
-        jobrecord.save(self.jobs, self.record)
-
-    def safe(self, *, epoch: int = 1, ssd: int | None = None, storage: int | None = None) -> None:
-        """Keep what the server says is safe, as the agent does."""
-        floors.save(self.jobs, JOB, Floors(epoch=epoch, ssd=ssd, storage=storage))
-
-    def start(self) -> None:
-        argv = [sys.executable, "-m", f"reliability.agent.{self.module}", "--node=n", f"--parent={os.getpid()}"]
-        argv += [f"--jobs-dir={self.jobs}", f"--memory-dir={self.folder / 'memory'}", f"--ssd-dir={self.ssd}"]
-        self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=CHECKOUT)
-
-    def listen(self) -> list[dict[str, Any]]:
-        """Return all lines said so far."""
-        assert self.process is not None
-        assert self.process.stdout is not None
-        while select.select([self.process.stdout], [], [], 0)[0]:
-            piece = os.read(self.process.stdout.fileno(), 65536)
-            if not piece:
-                break
-            self._pending += piece
-        *lines, self._pending = self._pending.split(b"\n")
-        self.said += [json.loads(line) for line in lines]
-        return self.said
-
-    def steps(self) -> list[int]:
-        return [line["body"]["step"] for line in self.listen() if line["kind"] == "snapshot_copy"]
-
-    def problems(self) -> list[dict[str, Any]]:
-        return [line["body"] for line in self.listen() if line["kind"] == "snapshot_problem"]
-
-    def kill(self) -> None:
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-            for pipe in (self.process.stdin, self.process.stdout):
-                if pipe is not None:
-                    pipe.close()
-        self.process = None
 
 
 @pytest.fixture

@@ -1,0 +1,69 @@
+"""Which snapshots never got to storage because newer ones overtook them? They are counted, never silent.
+
+The SSD keeps only the newest, and storing one may take so long that others come and go there meanwhile: so the SSD is
+looked at while a copy is under way too.
+"""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+
+from reliability.errors import TierError
+from reliability.tiers import shards
+from reliability.tiers.directory import DirectoryTier
+from reliability.tiers.shards import Shard
+
+LOOK_S = 0.1
+
+
+class PassedOver:
+    """Counts the shards that were on the SSD, and are gone from it, and were not stored before a newer one was."""
+
+    def __init__(self, source: DirectoryTier) -> None:
+        self._source = source
+        self._seen: set[Shard] = set()
+        self._stored: dict[int, Shard] = {}
+        self._count = 0
+        self.last_s = 0.0
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Look at the SSD again and again inside the block."""
+        over = threading.Event()
+        watcher = threading.Thread(target=self._watch, args=(over,), name="passed-over", daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watcher.join()
+
+    def stored(self, shard: Shard, seconds: float) -> None:
+        """Take note that a shard is on storage, and how long that took."""
+        self.last_s = seconds
+        self._seen.discard(shard)
+        self._stored[shard.rank] = max(shard, self._stored.get(shard.rank, shard))
+
+    def take(self) -> int:
+        """Return how many were passed over since the last call."""
+        there = self._look()
+        for shard in sorted(self._seen - there):
+            newest = self._stored.get(shard.rank)
+            if newest is not None and shard < newest:
+                self._count += 1
+                self._seen.discard(shard)
+        count, self._count = self._count, 0
+        return count
+
+    def _watch(self, over: threading.Event) -> None:
+        while not over.is_set():
+            self._look()
+            over.wait(LOOK_S)
+
+    def _look(self) -> set[Shard]:
+        try:
+            found = {shard for shard in map(shards.parse, self._source.keys("")) if shard is not None}
+        except TierError:
+            return set(self._seen)
+        self._seen |= {shard for shard in found if shard.rank not in self._stored or shard > self._stored[shard.rank]}
+        return found
