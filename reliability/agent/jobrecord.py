@@ -34,6 +34,7 @@ class JobRecord:
     ranks: list[int] = field(default_factory=list)
     lease_rule: str = LeaseRule.STOP_WHEN_STUCK
     storage_dir: str = ""
+    job_key: str = ""
     storage_floor: int | None = None
     starts: list[list[int | None]] = field(default_factory=list)
     stopped: bool = True

@@ -55,7 +55,7 @@ class Mover(ABC):
 
     def _take_up(self, record: JobRecord) -> None:
         lane = self._lanes.get(record.job)
-        if lane is None or lane.record.storage_dir != record.storage_dir:
+        if lane is None or _way(lane.record) != _way(record):
             lane = self.lane(record)
             if lane is None:
                 return
@@ -65,6 +65,10 @@ class Mover(ABC):
     @abstractmethod
     def lane(self, record: JobRecord) -> Lane | None:
         """Return the lane of a job, or None when it has no such way."""
+
+
+def _way(record: JobRecord) -> tuple[str, str]:
+    return record.storage_dir, record.job_key
 
 
 def _stamps(folder: Path) -> dict[str, tuple[int, int]]:

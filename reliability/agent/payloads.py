@@ -55,6 +55,7 @@ class StartPlan:
     plan_version: int
     lease_rule: LeaseRule
     storage_dir: str
+    job_key: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +127,7 @@ def start(payload: Mapping[str, Any]) -> StartPlan:
         plan_version=fields.integer("plan_version", 0),
         lease_rule=LeaseRule(fields.choice("lease_rule", tuple(LeaseRule), LeaseRule.STOP_WHEN_STUCK)),
         storage_dir=fields.text("storage_dir", ""),
+        job_key=fields.text("job_key", ""),
     )
 
 

@@ -47,6 +47,12 @@ class StorageLane(Lane):
         """Storage is shared: the shards of other nodes' ranks are not ours to touch."""
         return shard.rank in ranks
 
+    def _take_up(self) -> None:
+        """Before anything there is believed, told or removed: is it this job's, or that of another of its name?"""
+        if self.record.job_key:
+            self.target.claim(self.record.job_key)
+        super()._take_up()
+
     def run(self, now: float) -> bool:
         """Copy as every lane does; tell what a slow store made it pass over."""
         copied = super().run(now)

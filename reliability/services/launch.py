@@ -3,6 +3,7 @@
 Both the first start of a job and every recovery use these, so that a container is described in one place.
 """
 
+import hashlib
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -95,7 +96,13 @@ def start_payload(slot: Slot, *, job: Job, epoch: int, restore: Mapping[str, int
         "plan_version": newest.version if newest else 0,
         "lease_rule": job.lease_rule,
         "storage_dir": job.storage_dir,
+        "job_key": key_of(job),
     }
+
+
+def key_of(job: Job) -> str:
+    """Return what tells this job from another of its name, in this installation or in any other."""
+    return hashlib.sha256(f"{job.pk}:{job.name}:{job.created_at.isoformat()}".encode()).hexdigest()[:24]
 
 
 def settle_plain(job: Job, *, epoch: int) -> None:

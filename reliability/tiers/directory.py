@@ -13,7 +13,8 @@ from typing import Any
 
 from reliability.errors import CopyMissing, InvalidInput
 from reliability.ports import TierStore
-from reliability.tiers import copying, opening, records
+from reliability.tiers import copying, opening, owners, records
+from reliability.tiers.owners import OWNER_NAME
 from reliability.tiers.pacing import Pace
 
 DATA_SUFFIX = ".snap"
@@ -42,6 +43,22 @@ class DirectoryTier:
         self._private = private
         self.owner = owner
         self._pace = pace
+
+    def claim(self, job_key: str) -> None:
+        """Write down whose place this is, unless it is written already. Raises TierConflict when it is another's."""
+        path = self.root / OWNER_NAME
+        if not self._owner_said() and not self.keys(""):
+            self._make_folder(self.root)
+            with copying.tier_errors(path):
+                opening.create_once(path, owners.composed(job_key))  # of several writers the first
+        owners.check(str(self.root), self._owner_said(), job_key)
+
+    def _owner_said(self) -> bytes:
+        path = self.root / OWNER_NAME
+        with contextlib.suppress(CopyMissing), copying.tier_errors(path):
+            if self.root.is_dir():
+                return opening.small(path, records.LIMIT_BYTES)
+        return b""
 
     def put(self, source: Path, key: str, *, digest: str, record: Mapping[str, Any] | None = None) -> int:
         """Store a file under a key with its commit record. The same content stored twice is stored once."""

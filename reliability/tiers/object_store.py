@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from reliability.errors import CopyMissing, DigestMismatch, TierError, TierFull, TierUnreachable
-from reliability.tiers import copying, manifests, opening, records
+from reliability.tiers import copying, manifests, opening, owners, records
 from reliability.tiers.bucket import Bucket, Found
 from reliability.tiers.directory import ABANDONED_PART_S, DATA_SUFFIX, checked_key
+from reliability.tiers.owners import OWNER_NAME
 from reliability.tiers.pacing import Pace
 from reliability.tiers.records import RecordUnusable
 
@@ -49,6 +50,17 @@ class ObjectTier:
     def place(self, key: str) -> str:
         """Return the address by which reports and orders name a key."""
         return f"{self.bucket.url}/{checked_key(key)}{DATA_SUFFIX}"
+
+    def claim(self, job_key: str) -> None:
+        """Write down whose place this is, unless it is written already. Raises TierConflict when it is another's."""
+        if not self._owner_said() and not self.keys(""):
+            self.bucket.write(OWNER_NAME, owners.composed(job_key), replacing=None)  # of several writers the first
+        owners.check(self.bucket.url, self._owner_said(), job_key)
+
+    def _owner_said(self) -> bytes:
+        with contextlib.suppress(CopyMissing):
+            return self.bucket.get(OWNER_NAME)
+        return b""
 
     def put(self, source: Path, key: str, *, digest: str, record: Mapping[str, Any] | None = None) -> int:
         """Store a file under a key, part by part, and list it in the manifest last. Parts that are there are kept."""

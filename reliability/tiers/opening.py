@@ -69,6 +69,24 @@ def replace(path: Path, content: bytes, *, mode: int = 0o644) -> None:
             raise
 
 
+def create_once(path: Path, content: bytes) -> bool:
+    """Make a small file, durable and whole, unless there is one; return whether it was made. Raises OSError."""
+    part = f"{path.name}.{secrets.token_hex(6)}.part"
+    with opened_folder(path.parent) as folder:
+        try:
+            with os.fdopen(created(part, folder=folder), "wb", buffering=0) as file:
+                file.write(content)
+                os.fsync(file.fileno())
+            os.link(part, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+            os.fsync(folder)
+        except FileExistsError:
+            return False
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(part, dir_fd=folder)
+    return True
+
+
 def remove(path: Path) -> None:
     """Remove a file if it is there; its folder may be no link. Raises OSError."""
     with contextlib.suppress(FileNotFoundError), opened_folder(path.parent) as folder:

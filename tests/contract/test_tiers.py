@@ -10,7 +10,7 @@ import obstore
 import pytest
 from obstore.store import MemoryStore
 
-from reliability.errors import CopyMissing, DigestMismatch, InvalidInput, TierUnreachable
+from reliability.errors import CopyMissing, DigestMismatch, InvalidInput, TierConflict, TierUnreachable
 from reliability.ports import TierStore
 from reliability.tiers import choosing
 from reliability.tiers.bucket import Bucket
@@ -132,6 +132,24 @@ def test_what_was_kept_beside_a_shard_comes_back_with_size_and_digest(tier: Tier
     assert (record["size_bytes"], record["digest"], record["step"], record["stall_s"]) == (10, digest, 1, 0.5)
     assert b"".join(tier.pieces("e1/s1-r0")) == b"x" * 10
     assert tier.place("e1/s1-r0").endswith("/e1/s1-r0.snap")
+
+
+def test_a_place_is_of_the_job_that_came_first(tier: TierStore, source: Source) -> None:
+    tier.claim("first")
+    tier.claim("first")
+    with pytest.raises(TierConflict, match="another job"):
+        tier.claim("second")
+    path, digest = source(b"x" * 10)
+    tier.put(path, "e1/s1-r0", digest=digest)
+    tier.claim("first")
+    assert list(tier.keys("")) == ["e1/s1-r0"]
+
+
+def test_shards_of_nobody_knows_whom_are_nobodys_to_take(tier: TierStore, source: Source) -> None:
+    path, digest = source(b"x" * 10)
+    tier.put(path, "e1/s1-r0", digest=digest)
+    with pytest.raises(TierConflict, match="whose"):
+        tier.claim("first")
 
 
 def test_sweeping_leaves_what_is_committed(tier: TierStore, source: Source, tmp_path: Path) -> None:

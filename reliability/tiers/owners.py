@@ -1,0 +1,28 @@
+"""Whose place on storage is this? Names of jobs are unique in one installation; storage may outlive it or be shared.
+
+A file beside the shards holds the key of the job that came first. Any other job of the same name is refused: what lies
+there would be told as its own and restored, and its retention would remove it.
+"""
+
+import json
+
+from reliability.errors import TierConflict
+
+OWNER_NAME = "owner.json"
+
+
+def composed(job_key: str) -> bytes:
+    """Return what the file holds for a job."""
+    return json.dumps({"job_key": job_key}).encode()
+
+
+def check(place: str, said: bytes, job_key: str) -> None:
+    """Raise TierConflict unless the file says that the place is this job's."""
+    if not said:
+        raise TierConflict(f"{place} holds snapshots of which nobody says whose they are.")
+    try:
+        key = json.loads(said)["job_key"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise TierConflict(f"{place}/{OWNER_NAME} does not say whose place this is.") from error
+    if key != job_key:
+        raise TierConflict(f"{place} is the place of another job of this name.")
