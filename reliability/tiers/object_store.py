@@ -8,6 +8,7 @@ taken up again by the next try at the same content, and are swept when nobody wi
 
 import contextlib
 import hashlib
+import json
 import os
 import re
 from collections import deque
@@ -28,6 +29,7 @@ from reliability.tiers.records import RecordUnusable
 PART_BYTES = 16 * 2**20
 AT_ONCE = 4
 PARTS_FOLDER = "parts"
+RECORD_NAME = "record.json"
 _NAME_CHARACTERS = 16
 _MD5 = re.compile(r"[0-9a-f]{32}")
 _SAFE = re.compile(r"[^A-Za-z0-9_-]")
@@ -75,13 +77,15 @@ class ObjectTier:
             with contextlib.suppress(TierError):
                 self._remove_folder(folder)  # of no use to a later try, and in the way where room is short
             raise
+        beside = json.dumps({**(record or {}), "size_bytes": size, "digest": digest}, separators=(",", ":")).encode()
+        self.bucket.put(f"{folder}/{RECORD_NAME}", beside)
         entry = {
-            **(record or {}),
             "size_bytes": size,
             "digest": digest,
             "owner": self.owner,
             "parts": folder,
             "part_bytes": self._part_bytes,
+            "record": _digest(beside),
         }
         if not self._is_whole(entry):
             raise TierUnreachable(f"{self.bucket.url}/{folder} does not hold what was sent; it is sent again.")
@@ -105,7 +109,8 @@ class ObjectTier:
 
     def pieces(self, key: str) -> Iterator[bytes]:
         """Yield the content of a listed shard in order; raises DigestMismatch at the end when it is not what it was."""
-        entry, hasher, size = self.record(key), copying.new_hasher(), 0
+        entry, size = self._entry(key), 0
+        hasher = copying.new_hasher()
         for piece in _ahead(self.bucket.get, _paths(entry)):
             hasher.update(piece)
             size += len(piece)
@@ -115,7 +120,15 @@ class ObjectTier:
             raise DigestMismatch(f"{self.place(key)} holds {size} bytes, committed were {entry['size_bytes']}.")
 
     def record(self, key: str) -> dict[str, Any]:
-        """Return the entry of a key. Raises CopyMissing, RecordUnusable for a manifest or entry that is none."""
+        """Return what was kept beside a listed shard. Raises CopyMissing, RecordUnusable for what is none."""
+        entry, place = self._entry(key), self.place(key)
+        raw = self.bucket.get(f"{entry['parts']}/{RECORD_NAME}")
+        if _digest(raw) != entry["record"]:
+            raise RecordUnusable(f"{place} has a record that is not what was written.")
+        return {**records.parsed(place, raw), "size_bytes": entry["size_bytes"], "digest": entry["digest"]}
+
+    def _entry(self, key: str) -> dict[str, Any]:
+        """Return the entry of a key in its manifest. Raises CopyMissing, RecordUnusable."""
         path, name = manifests.place_of(checked_key(key))
         entry = manifests.read(self.bucket, path).entries.get(name)
         if entry is None:
@@ -187,7 +200,8 @@ class ObjectTier:
 
     def _held(self, key: str) -> dict[str, Any] | None:
         with contextlib.suppress(CopyMissing):  # an unusable record is one too
-            return self.record(key)
+            self.record(key)
+            return self._entry(key)
         return None
 
     def _folder(self, key: str, digest: str) -> str:
@@ -200,7 +214,9 @@ class ObjectTier:
     def _is_whole(self, entry: Mapping[str, Any]) -> bool:
         """Whether all parts of an entry are there with their sizes."""
         found = {each.path: each.size_bytes for each in self.bucket.listed(str(entry["parts"]))}
-        return all(found.get(path) == size for path, size in zip(_paths(entry), _sizes(entry), strict=True))
+        return f"{entry['parts']}/{RECORD_NAME}" in found and all(
+            found.get(path) == size for path, size in zip(_paths(entry), _sizes(entry), strict=True)
+        )
 
     def _send(self, source: Path, folder: str, digest: str) -> int:
         """Bring the parts of a file to the store, several at once; return its size once its digest was right."""
@@ -239,9 +255,14 @@ def _checked(place: str, entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return an entry whose fields make sense. Raises RecordUnusable."""
     checked = records.checked(place, dict(entry))
     part_bytes = checked.get("part_bytes")
-    if not isinstance(part_bytes, int) or part_bytes < 1 or not isinstance(checked.get("parts"), str):
+    said = isinstance(checked.get("parts"), str) and isinstance(checked.get("record"), str)
+    if not isinstance(part_bytes, int) or part_bytes < 1 or not said:
         raise RecordUnusable(f"{place} is no commit record: it names no parts.")
     return checked
+
+
+def _digest(raw: bytes) -> str:
+    return hashlib.blake2b(raw, digest_size=16).hexdigest()
 
 
 def _sizes(entry: Mapping[str, Any]) -> list[int]:

@@ -41,7 +41,7 @@ def _directory(tmp_path: Path, owner: str) -> Place:
 
 def _s3(server: S3Server, url: str) -> Place:
     def flip() -> None:
-        [stored] = [path for path in server.paths() if "/parts/" in path]
+        [stored] = [path for path in server.paths() if path.endswith("/000000")]
         server.write(stored, b"y" + server.read(stored)[1:])
 
     return Place(choosing.job_tier(url, "lm", owner="node-a"), flip)
@@ -52,7 +52,8 @@ def _memory() -> Place:
     store = MemoryStore()
 
     def flip() -> None:
-        [stored] = [each["path"] for page in obstore.list(store, prefix="parts") for each in page]
+        found = [each["path"] for page in obstore.list(store, prefix="parts") for each in page]
+        [stored] = [path for path in found if path.endswith("/000000")]
         obstore.put(store, stored, b"y" + bytes(obstore.get(store, stored).bytes())[1:])
 
     return Place(ObjectTier(Bucket("gs://bucket/lm", store), owner="node-a", part_bytes=2**20), flip)
