@@ -119,11 +119,14 @@ class Runtime(Protocol):
 class TierStore(Protocol):
     """Keeps shard files of one job on one tier. One contract suite runs over every implementation."""
 
-    def claim(self, job_key: str) -> None:
-        """Make this place that of one job, told from others of its name by `job_key`; may be repeated.
+    def claim(self, job_key: str, *, ranks: int) -> None:
+        """Make this place that of one job of so many ranks, told from others of its name by `job_key`.
 
-        Raises TierConflict when it is another's, or holds shards of nobody knows whom.
+        May be repeated. Raises TierConflict when it is another's, or holds shards of nobody knows whom.
         """
+
+    def ranks(self) -> int:
+        """Return how many ranks the job has whose place this is; 0 when nobody said so."""
 
     def put(self, source: Path, key: str, *, digest: str, record: Mapping[str, Any] | None = None) -> int:
         """Store a file under a key, durable before it returns, replacing nothing half-way. Returns bytes.

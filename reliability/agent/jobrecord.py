@@ -35,6 +35,7 @@ class JobRecord:
     lease_rule: str = LeaseRule.STOP_WHEN_STUCK
     storage_dir: str = ""
     job_key: str = ""
+    world_size: int = 0
     storage_floor: int | None = None
     starts: list[list[int | None]] = field(default_factory=list)
     stopped: bool = True

@@ -279,7 +279,7 @@ class LocalJob:
             if told or (not seen and record.started_epoch == epoch):
                 raise EpochTaken(f"Epoch {epoch} of {record.job} was started here before.")
             record.slot, record.lease_rule = plan.slot, plan.lease_rule
-            record.storage_dir, record.job_key = plan.storage_dir, plan.job_key
+            record.storage_dir, record.job_key, record.world_size = plan.storage_dir, plan.job_key, plan.world_size
             record.begin(epoch, [place.rank for place in plan.ranks], plan.restore)
             self.begun += 1
             self.files.begin()

@@ -50,7 +50,7 @@ class StorageLane(Lane):
     def _take_up(self) -> None:
         """Before anything there is believed, told or removed: is it this job's, or that of another of its name?"""
         if self.record.job_key:
-            self.target.claim(self.record.job_key)
+            self.target.claim(self.record.job_key, ranks=self.record.world_size)
         super()._take_up()
 
     def run(self, now: float) -> bool:

@@ -44,14 +44,18 @@ class DirectoryTier:
         self.owner = owner
         self._pace = pace
 
-    def claim(self, job_key: str) -> None:
+    def claim(self, job_key: str, *, ranks: int) -> None:
         """Write down whose place this is, unless it is written already. Raises TierConflict when it is another's."""
         path = self.root / OWNER_NAME
         if not self._owner_said() and not self.keys(""):
             self._make_folder(self.root)
             with copying.tier_errors(path):
-                opening.create_once(path, owners.composed(job_key))  # of several writers the first
+                opening.create_once(path, owners.composed(job_key, ranks))  # of several writers the first
         owners.check(str(self.root), self._owner_said(), job_key)
+
+    def ranks(self) -> int:
+        """Return how many ranks the job has whose place this is; 0 when nobody said so."""
+        return owners.ranks(self._owner_said())
 
     def _owner_said(self) -> bytes:
         path = self.root / OWNER_NAME

@@ -53,11 +53,16 @@ class ObjectTier:
         """Return the address by which reports and orders name a key."""
         return f"{self.bucket.url}/{checked_key(key)}{DATA_SUFFIX}"
 
-    def claim(self, job_key: str) -> None:
+    def claim(self, job_key: str, *, ranks: int) -> None:
         """Write down whose place this is, unless it is written already. Raises TierConflict when it is another's."""
         if not self._owner_said() and not self.keys(""):
-            self.bucket.write(OWNER_NAME, owners.composed(job_key), replacing=None)  # of several writers the first
+            said = owners.composed(job_key, ranks)
+            self.bucket.write(OWNER_NAME, said, replacing=None)  # of several writers the first
         owners.check(self.bucket.url, self._owner_said(), job_key)
+
+    def ranks(self) -> int:
+        """Return how many ranks the job has whose place this is; 0 when nobody said so."""
+        return owners.ranks(self._owner_said())
 
     def _owner_said(self) -> bytes:
         with contextlib.suppress(CopyMissing):

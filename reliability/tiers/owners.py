@@ -11,9 +11,17 @@ from reliability.errors import TierConflict
 OWNER_NAME = "owner.json"
 
 
-def composed(job_key: str) -> bytes:
+def composed(job_key: str, ranks: int) -> bytes:
     """Return what the file holds for a job."""
-    return json.dumps({"job_key": job_key}).encode()
+    return json.dumps({"job_key": job_key, "ranks": ranks}).encode()
+
+
+def ranks(said: bytes) -> int:
+    """Return how many ranks the job has that the file is of, 0 when it does not say."""
+    try:
+        return int(json.loads(said)["ranks"])
+    except (ValueError, KeyError, TypeError):
+        return 0
 
 
 def check(place: str, said: bytes, job_key: str) -> None:

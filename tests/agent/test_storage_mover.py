@@ -186,7 +186,7 @@ def test_the_place_of_another_job_of_this_name_is_told_and_neither_believed_nor_
     theirs.write_bytes(b"y")
     digest = commit(tmp_path / "digest", Shard(1, 10, 0), b"y")["digest"]
     other = choosing.job_tier(mover.record.storage_dir, JOB, owner="a-node-of-another-cluster")
-    other.claim("theirs")
+    other.claim("theirs", ranks=1)
     other.put(theirs, "e1/s10-r0", digest=digest)
     saved(mover, 10)
     mover.start()

@@ -136,13 +136,14 @@ def test_what_was_kept_beside_a_shard_comes_back_with_size_and_digest(tier: Tier
 
 
 def test_a_place_is_of_the_job_that_came_first(tier: TierStore, source: Source) -> None:
-    tier.claim("first")
-    tier.claim("first")
+    tier.claim("first", ranks=2)
+    tier.claim("first", ranks=2)
     with pytest.raises(TierConflict, match="another job"):
-        tier.claim("second")
+        tier.claim("second", ranks=2)
     path, digest = source(b"x" * 10)
     tier.put(path, "e1/s1-r0", digest=digest)
-    tier.claim("first")
+    tier.claim("first", ranks=2)
+    assert tier.ranks() == 2
     assert list(tier.keys("")) == ["e1/s1-r0"]
 
 
@@ -150,7 +151,7 @@ def test_shards_of_nobody_knows_whom_are_nobodys_to_take(tier: TierStore, source
     path, digest = source(b"x" * 10)
     tier.put(path, "e1/s1-r0", digest=digest)
     with pytest.raises(TierConflict, match="whose"):
-        tier.claim("first")
+        tier.claim("first", ranks=2)
 
 
 def test_sweeping_leaves_what_is_committed(tier: TierStore, source: Source, tmp_path: Path) -> None:
