@@ -121,9 +121,7 @@ class Lane(ABC):
         try:
             record = self.source.record(key)
             record["drain_s"] = round(max(time.time() - float(record.get("taken_at") or time.time()), 0.0), 4)
-            self.target.put(
-                self.source.data_path(key), self._key(self.target, shard), digest=record["digest"], record=record
-            )
+            self.bring(shard, record)
         except RecordUnusable:
             raise
         except CopyMissing:
@@ -133,6 +131,11 @@ class Lane(ABC):
                 raise
             return False
         return True
+
+    def bring(self, shard: Shard, record: dict[str, Any]) -> None:
+        """Copy one shard to the target, verified. Raises TierError."""
+        source = self.source.data_path(shard.flat_key)
+        self.target.put(source, self.stored_as(shard), digest=record["digest"], record=record)
 
     def _still_committed(self, key: str, digest: str) -> bool:
         try:

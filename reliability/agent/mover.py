@@ -62,6 +62,10 @@ class Mover(ABC):
             self._lanes[record.job] = lane
         lane.follow(record, floors.load(self.options.jobs_dir, record.job))
 
+    def wakers(self) -> Sequence[int]:
+        """Return handles that become readable when there is something to do."""
+        return ()
+
     @abstractmethod
     def lane(self, record: JobRecord) -> Lane | None:
         """Return the lane of a job, or None when it has no such way."""
@@ -91,8 +95,9 @@ def run(kind: type[Mover], argv: Sequence[str] | None = None) -> None:
     while True:
         if mover.pass_once():
             continue
-        readable, _, _ = select.select([sys.stdin], [], [], LOOK_S)
-        if readable and not os.read(sys.stdin.fileno(), 4096):
+        readable, _, _ = select.select([sys.stdin.fileno(), *mover.wakers()], [], [], LOOK_S)
+        said = {handle: os.read(handle, 4096) for handle in readable}
+        if said.get(sys.stdin.fileno()) == b"":
             return
 
 

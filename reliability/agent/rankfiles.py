@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from reliability.agent import sealing
 from reliability.agent.clock import steady
 from reliability.agent.folder import JobFolder
 from reliability.agent.jobrecord import JobRecord
@@ -46,6 +47,7 @@ class RankFiles:
 
     def look(self) -> bool:
         """Report what is new; return whether the record changed and has to be kept."""
+        self._seal_what_is_left()
         self._look_at_commits()  # before the ends: whoever hears of an end asks what can be restored
         if self._record.training:
             for rank in self._record.ranks:
@@ -124,6 +126,16 @@ class RankFiles:
             reasons += filter(None, [str(ended.get("reason") or "")[:TAIL_CHARACTERS]])
         if reasons:  # the launcher ended them because the lease ran out, as the agent itself would have
             self._report("finding", {"code": "agent-silent", "rank": None, "evidence": reasons[0], "count": 1})
+
+    def _seal_what_is_left(self) -> None:
+        """Once a rank has ended nothing is left out that it still got ready: its newest state is what is wanted."""
+        if self._record.training and not self.exits():
+            return
+        for shard, path in sealing.unsealed(self._folder.memory.root):
+            try:
+                sealing.seal(path, job=self._record.job)
+            except TierError as error:
+                log.debug("shard not sealed: shard=%s reason=%s", shard.stem, error.message)
 
     def _look_at_commits(self) -> None:
         """Report new commit records of the memory tier; forget those that the trainer has removed."""

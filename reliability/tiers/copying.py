@@ -6,7 +6,6 @@ digest, and only then renamed. The folder is forced to the disk too: a rename th
 
 import contextlib
 import errno
-import hashlib
 import json
 import os
 import secrets
@@ -14,30 +13,29 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from reliability.errors import CopyMissing, DigestMismatch, InvalidInput, TierError, TierFull, TierUnreachable
-from reliability.tiers import opening
+from reliability.errors import CopyMissing, DigestMismatch, TierError, TierFull, TierUnreachable
+from reliability.tiers import digests, opening
+from reliability.tiers.digests import Hasher
 from reliability.tiers.pacing import Pace
 
 CHUNK_BYTES = 4 * 2**20
-DIGEST_PREFIX = "blake2b:"
-DIGEST_BYTES = 16
 PART_SUFFIX = ".part"
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
-def new_hasher() -> "hashlib.blake2b":
-    """Return the running digest that commit records name."""
-    return hashlib.blake2b(digest_size=DIGEST_BYTES)
+def new_hasher(expected: str = digests.BLAKE2B) -> Hasher:
+    """Return a running digest of the kind of the expected one."""
+    return digests.hasher_like(expected)
 
 
-def text_of(hasher: "hashlib.blake2b") -> str:
+def text_of(hasher: Hasher) -> str:
     """Return a finished digest as a commit record holds it."""
-    return DIGEST_PREFIX + hasher.hexdigest()
+    return hasher.text()
 
 
-def digest_of(path: Path) -> tuple[str, int]:
-    """Return digest ('blake2b:<32 hex>') and size in bytes of a file. Raises CopyMissing, TierUnreachable."""
-    hasher = new_hasher()
+def digest_of(path: Path, like: str = digests.BLAKE2B) -> tuple[str, int]:
+    """Return digest, of the kind of `like`, and size in bytes of a file. Raises CopyMissing, TierUnreachable."""
+    hasher = new_hasher(like)
     with tier_errors(path), os.fdopen(opening.regular(path), "rb", buffering=0) as file:
         size = sum(_hashed(file.fileno(), hasher, -1))
     return text_of(hasher), size
@@ -45,14 +43,14 @@ def digest_of(path: Path) -> tuple[str, int]:
 
 def verify(path: Path, *, digest: str) -> int:
     """Return the size of a file whose content has this digest. Raises CopyMissing, DigestMismatch."""
-    found, size = digest_of(path)
+    found, size = digest_of(path, digest)
     compare(path, found, digest)
     return size
 
 
 def pieces_verified(path: Path, *, digest: str) -> Iterator[bytes]:
     """Yield the content of a file in order; raises DigestMismatch at the end when it is not what was committed."""
-    hasher = new_hasher()
+    hasher = new_hasher(digest)
     with tier_errors(path):
         reader = os.fdopen(opening.regular(path), "rb", buffering=0)
     with reader:
@@ -73,7 +71,7 @@ def copy_verified(source: Path, target: Path, *, digest: str, owner: str = "", p
     fast bytes are written.
     Raises CopyMissing, DigestMismatch, TierFull, TierUnreachable.
     """
-    hasher = new_hasher()
+    hasher = new_hasher(digest)
     with tier_errors(source):
         reader = os.fdopen(opening.regular(source), "rb", buffering=0)
     with reader, writing(target, part_path(target, owner).name) as writer:
@@ -88,11 +86,16 @@ def write_json(path: Path, content: Mapping[str, Any], *, owner: str = "") -> No
 
     Several threads may write the same file: each has a part file of its own, and the last one stays.
     """
-    text = memoryview(json.dumps(content, separators=(",", ":")).encode())
+    text = memoryview(json_bytes(content))
     part = part_path(path.with_name(f"{path.name}.{secrets.token_hex(6)}"), owner)
     with writing(path, part.name) as writer, tier_errors(path):
         while text:
             text = text[os.write(writer, text) :]
+
+
+def json_bytes(content: Mapping[str, Any]) -> bytes:
+    """Return an object as small JSON files hold it."""
+    return json.dumps(content, separators=(",", ":")).encode()
 
 
 @contextlib.contextmanager
@@ -153,7 +156,7 @@ def _paced(counts: Iterator[int], pace: Pace | None) -> Iterator[int]:
         yield count
 
 
-def _hashed(source: int, hasher: "hashlib.blake2b", target: int) -> Iterator[int]:
+def _hashed(source: int, hasher: Hasher, target: int) -> Iterator[int]:
     """Hash all of a file descriptor, writing it to `target` unless that is -1; yields the bytes of each chunk."""
     buffer = memoryview(bytearray(CHUNK_BYTES))
     while count := os.readv(source, [buffer]):
@@ -166,7 +169,6 @@ def _hashed(source: int, hasher: "hashlib.blake2b", target: int) -> Iterator[int
 
 def compare(place: object, found: str, expected: str) -> None:
     """Raise DigestMismatch naming the place when a digest is not the expected one, InvalidInput when that is none."""
-    if not expected.startswith(DIGEST_PREFIX):
-        raise InvalidInput("digest", f"{expected!r} is not a digest", hint=f"Digests begin with {DIGEST_PREFIX!r}.")
+    digests.hasher_like(expected)
     if found != expected:
         raise DigestMismatch(f"{place} holds {found}, committed was {expected}.")

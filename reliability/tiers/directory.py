@@ -7,13 +7,13 @@ written last and removed first.
 import contextlib
 import re
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from reliability.errors import CopyMissing, InvalidInput
 from reliability.ports import TierStore
-from reliability.tiers import copying, opening, owners, records
+from reliability.tiers import copying, direct, opening, owners, records
 from reliability.tiers.owners import OWNER_NAME
 from reliability.tiers.pacing import Pace
 
@@ -66,6 +66,21 @@ class DirectoryTier:
 
     def put(self, source: Path, key: str, *, digest: str, record: Mapping[str, Any] | None = None) -> int:
         """Store a file under a key with its commit record. The same content stored twice is stored once."""
+
+        def copy(data: Path) -> int:
+            return copying.copy_verified(source, data, digest=digest, owner=self.owner, pace=self._pace)
+
+        return self._put(key, copy, digest=digest, record=record or {})
+
+    def put_from_memory(self, content: memoryview, key: str, *, record: Mapping[str, Any]) -> int:
+        """Store what lies in memory under a key, straight from there; its record names the digest of each chunk."""
+
+        def write(data: Path) -> int:
+            return direct.write(content, data, digest=record["digest"], chunks=record["chunks"], owner=self.owner)
+
+        return self._put(key, write, digest=record["digest"], record=record)
+
+    def _put(self, key: str, write: Callable[[Path], int], *, digest: str, record: Mapping[str, Any]) -> int:
         data, commit = self.data_path(key), self._record_path(key)
         with contextlib.suppress(CopyMissing):
             if self.record(key).get("digest") == digest:
@@ -73,8 +88,8 @@ class DirectoryTier:
         self._make_folder(data.parent)
         with copying.tier_errors(commit):
             opening.remove(commit)
-        size = copying.copy_verified(source, data, digest=digest, owner=self.owner, pace=self._pace)
-        copying.write_json(commit, {**(record or {}), "size_bytes": size, "digest": digest}, owner=self.owner)
+        size = write(data)
+        copying.write_json(commit, records.guarded({**record, "size_bytes": size, "digest": digest}), owner=self.owner)
         return size
 
     def place(self, key: str) -> str:
@@ -88,7 +103,7 @@ class DirectoryTier:
         with copying.tier_errors(commit):
             opening.remove(commit)
         size = source.get(source_key, data, digest=digest)
-        copying.write_json(commit, {**record, "size_bytes": size, "digest": digest}, owner=self.owner)
+        copying.write_json(commit, records.guarded({**record, "size_bytes": size, "digest": digest}), owner=self.owner)
         return size
 
     def get(self, key: str, target: Path, *, digest: str) -> int:

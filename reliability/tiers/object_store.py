@@ -115,7 +115,7 @@ class ObjectTier:
     def pieces(self, key: str) -> Iterator[bytes]:
         """Yield the content of a listed shard in order; raises DigestMismatch at the end when it is not what it was."""
         entry, size = self._entry(key), 0
-        hasher = copying.new_hasher()
+        hasher = copying.new_hasher(entry["digest"])
         for piece in _ahead(self.bucket.get, _paths(entry)):
             hasher.update(piece)
             size += len(piece)
@@ -226,7 +226,7 @@ class ObjectTier:
     def _send(self, source: Path, folder: str, digest: str) -> int:
         """Bring the parts of a file to the store, several at once; return its size once its digest was right."""
         there = {each.path: each for each in self.bucket.listed(folder)}
-        hasher, size = copying.new_hasher(), 0
+        hasher, size = copying.new_hasher(digest), 0
 
         def piecewise() -> Iterator[tuple[str, memoryview]]:
             nonlocal size

@@ -2,15 +2,16 @@
 
 import json
 import math
-import re
+import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from reliability.errors import CopyMissing, TierUnreachable
-from reliability.tiers import opening
+from reliability.tiers import digests, opening
 
-LIMIT_BYTES = 64 * 1024
-_DIGEST = re.compile(r"blake2b:[0-9a-f]{32}")
+LIMIT_BYTES = 16 * 2**20
+CHECK = "check"
 _SECONDS = ("taken_at", "stall_s", "drain_s")
 
 
@@ -33,7 +34,25 @@ def read(path: Path) -> dict[str, Any]:
         if path.is_symlink() or not path.is_file() or path.stat().st_size > LIMIT_BYTES:
             raise RecordUnusable(f"{path} is no commit record: {error.strerror}.") from error
         raise TierUnreachable(f"{path} cannot be read: {error.strerror}.") from error
-    return parsed(path, raw)
+    record = parsed(path, raw)
+    said = record.pop(CHECK, None)
+    if said != _check_of(record) and (said is not None or record.get("format") in GUARDED):
+        raise RecordUnusable(f"{path} is no commit record: it is damaged.")
+    return record
+
+
+GUARDED = ("stepkeeper-2",)
+"""Formats whose records always say how they can be checked."""
+
+
+def guarded(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record with what guards it against a flipped bit: the CRC-32 of its canonical form."""
+    plain = {name: value for name, value in record.items() if name != CHECK}
+    return {**plain, CHECK: _check_of(plain)}
+
+
+def _check_of(record: Mapping[str, Any]) -> str:
+    return f"{zlib.crc32(json.dumps(record, sort_keys=True, separators=(',', ':')).encode()):08x}"
 
 
 def parsed(place: object, raw: bytes) -> dict[str, Any]:
@@ -52,7 +71,7 @@ def checked(place: object, record: object) -> dict[str, Any]:
     size = record.get("size_bytes")
     if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size < 2**63:
         raise RecordUnusable(f"{place} is no commit record: its size_bytes is no size.")
-    if not isinstance(record.get("digest"), str) or not _DIGEST.fullmatch(record["digest"]):
+    if not isinstance(record.get("digest"), str) or not digests.PATTERN.fullmatch(record["digest"]):
         raise RecordUnusable(f"{place} is no commit record: its digest is no digest.")
     for name in _SECONDS:
         if not _is_time(record.get(name)):

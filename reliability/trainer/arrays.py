@@ -8,11 +8,32 @@ may add numbers up in another order for another layout, and a restored run must 
 import ctypes
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from .errors import CorruptSnapshot, StateMismatch, UnsupportedState
 
 ALIGNMENT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Bytes that are to be copied: `size` bytes at `address`, alive as long as `owner` is.
+
+    lazy: they are the program's own and stay as they are until its next update, so that copying may wait.
+    device: a tensor on another device, which has no address here; its bytes are copied by its own library.
+    """
+
+    size: int
+    address: int
+    owner: Any
+    where: str
+    lazy: bool = False
+    device: Any = None
+
+
+LAZY_BYTES = 64 * 2**10
+"""What is smaller is copied at once: it takes no longer than to arrange for later."""
 
 
 def loaded(module: str) -> Any:
@@ -71,9 +92,31 @@ def is_numpy_scalar(value: object) -> bool:
 
 
 def is_tensor(value: object) -> bool:
-    """Return whether it is a plain torch tensor or parameter."""
+    """Return whether it is a plain torch tensor, parameter or buffer, or a tensor spread over ranks."""
     torch = loaded("torch")
-    return torch is not None and type(value) in (torch.Tensor, torch.nn.Parameter)
+    if torch is None or not isinstance(value, torch.Tensor):
+        return False
+    kind = type(value)
+    return kind is torch.Tensor or kind is torch.nn.Parameter or kind.__name__ in ("Buffer", "DTensor")
+
+
+def local(value: Any) -> Any:
+    """Return this rank's own part of a tensor that is spread over ranks; any other tensor as it is."""
+    part = value.to_local() if type(value).__name__ == "DTensor" else value
+    wait = getattr(part, "wait", None)  # a collective that is still under way
+    return wait() if type(part).__name__ == "AsyncCollectiveTensor" and wait else part
+
+
+_descriptions: dict[Any, Any] = {}
+
+
+def described(dtype: Any, where: str) -> Any:
+    """Return `dtype_name` of a dtype, remembered: checking it takes longer than copying a small array."""
+    known = _descriptions.get(dtype)
+    if known is None or dtype.fields is not None:
+        known = dtype_name(dtype, where)
+        _descriptions[dtype] = known
+    return known
 
 
 def dtype_name(dtype: Any, where: str) -> Any:
@@ -109,14 +152,15 @@ def _tuples(descr: Any) -> Any:
     return fields
 
 
-def ndarray_bytes(value: Any) -> tuple[list[int], memoryview]:
+def ndarray_buffer(value: Any, where: str) -> tuple[list[int], Buffer]:
     """Return (axes, bytes in memory order). No copy is made of an array without gaps."""
     numpy = needed("numpy")
     axes = memory_order(value.shape, value.strides)
-    flat = numpy.ascontiguousarray(value.transpose(axes)).reshape(-1)
+    flat = numpy.ascontiguousarray(value if axes == list(range(value.ndim)) else value.transpose(axes))
+    lazy = flat.nbytes >= LAZY_BYTES and (flat is value or flat.base is value or flat.base is value.base is not None)
     if flat.nbytes == 0:
-        return axes, memoryview(b"")
-    return axes, memoryview(flat.view(numpy.uint8))
+        return axes, Buffer(0, 0, None, where)
+    return axes, Buffer(flat.nbytes, flat.__array_interface__["data"][0], flat, where, lazy)
 
 
 def ndarray_from(data: memoryview, descr: Any, shape: list[int], axes: list[int]) -> Any:
@@ -128,19 +172,29 @@ def ndarray_from(data: memoryview, descr: Any, shape: list[int], axes: list[int]
     return flat.reshape(stored).transpose(inverse(axes))
 
 
-def tensor_bytes(value: Any, where: str) -> tuple[str, list[int], memoryview, Any]:
-    """Return (dtype name, axes, bytes in memory order, object that keeps the bytes alive)."""
+_names: dict[Any, str] = {}
+
+
+def tensor_buffer(value: Any, where: str) -> tuple[str, list[int], Buffer]:
+    """Return (dtype name, axes, bytes in memory order); of a tensor that is spread over ranks the local part."""
     torch = needed("torch")
+    value = local(value)
     if value.layout != torch.strided or value.is_quantized or value.is_meta:
         raise UnsupportedState(f"{where} is a sparse, quantized or meta tensor")
+    name = _names.get(value.dtype) or _names.setdefault(value.dtype, str(value.dtype).removeprefix("torch."))
+    size = value.numel() * value.element_size()
+    as_it_lies = value.is_contiguous() and not (value.is_conj() or value.is_neg())
+    if as_it_lies and value.is_cpu and size:
+        axes = list(range(value.dim()))
+        return name, axes, Buffer(size, value.data_ptr(), value, where, size >= LAZY_BYTES)
     axes = memory_order(value.shape, value.stride())
-    dense = value.detach().resolve_conj().resolve_neg().permute(axes).cpu().contiguous()
-    size = dense.numel() * dense.element_size()
-    name = str(value.dtype).removeprefix("torch.")
+    dense = value.detach().resolve_conj().resolve_neg().permute(axes).contiguous()
     if size == 0:
-        return name, axes, memoryview(b""), None
-    raw = (ctypes.c_ubyte * size).from_address(dense.data_ptr())
-    return name, axes, memoryview(raw).cast("B"), dense
+        return name, axes, Buffer(0, 0, None, where)
+    if not dense.is_cpu:
+        return name, axes, Buffer(size, 0, dense, where, True, dense)
+    lazy = size >= LAZY_BYTES and dense.data_ptr() == value.data_ptr()
+    return name, axes, Buffer(size, dense.data_ptr(), dense, where, lazy)
 
 
 def tensor_from(data: memoryview, name: str, shape: list[int], axes: list[int]) -> Any:

@@ -12,6 +12,7 @@
 a `Run` that registers and does nothing else.
 """
 
+import atexit
 import math
 import os
 import sys
@@ -20,14 +21,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from .errors import ConfigurationError, CorruptSnapshot, StateMismatch, describe
+from .errors import ConfigurationError, CorruptSnapshot, describe
 from .folder import JobFolder, Shard
 from .hints import Hints
 from .progress import Progress, ProgressRecord, StepClock
+from .reading import load
 from .schedule import Schedule
-from .snapshots import MemoryTier, load
+from .snapshots import MemoryTier, saving_from
+from .states import States
 
 RESTORE_FAILED = 86
+LAST_SAVE_LIMIT_S = 60.0
+MODES = ("auto", "sync", "lazy")
 
 
 class Run:
@@ -44,7 +49,7 @@ class Run:
         self.world_size = _number(environment, "WORLD_SIZE", 1)
         self.epoch = _number(environment, "STEPKEEPER_EPOCH", 0)
         self.job = environment.get("STEPKEEPER_JOB", "")
-        self._states: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {}
+        self._states = States()
         self._step = 0
 
     def register(
@@ -54,22 +59,26 @@ class Run:
         *,
         get: Callable[[], Any] | None = None,
         set: Callable[[Any], object] | None = None,
+        early: bool = False,
     ) -> None:
         """Make a state part of every snapshot.
 
         Either `state` has `state_dict()` and `load_state_dict(...)`, or `get` returns what to keep and `set` takes
-        it back. Raises ConfigurationError for anything else and for a name that is taken.
+        it back. `early`: it changes before the next update (an average of weights, running statistics), so a save
+        beside training copies it at once. The buffers of a torch module are taken for such by themselves.
+        Raises ConfigurationError for anything else and for a name that is taken.
         """
-        if name in self._states:
-            raise ConfigurationError(f"the state {name!r} is registered already")
-        if state is not None:
-            get, set = getattr(state, "state_dict", None), getattr(state, "load_state_dict", None)
-        if not callable(get) or not callable(set):
-            raise ConfigurationError(
-                f"the state {name!r} has no way out and in",
-                hint="Give an object with state_dict and load_state_dict, or both get= and set=.",
-            )
-        self._states[name] = (get, set)
+        self._states.add(name, state, get=get, put=set, early=early)
+
+    def before_update(self) -> None:
+        """Say that the registered states are about to change: returns when no save reads them any more.
+
+        A registered torch optimizer says so itself. A loop that calls this before each update lets saves run beside
+        forward and backward passes; without it training stands still for the copy.
+        """
+
+    def close(self) -> None:
+        """Wait for a save that is under way and take no more. A program that ends does so by itself."""
 
     def restore(self) -> int:
         """Load all registered states from the snapshot this attempt starts from.
@@ -107,13 +116,25 @@ class GuardedRun(Run):
         self._schedule = Schedule(self._folder.period)
         self._clock = StepClock()
         self._first_step_told = False
+        self._mode = environment.get("STEPKEEPER_SAVE_MODE") or "auto"
+        self._updates = 0
+        self._told_by_program = self._mode == "lazy"
         self._check()
         self._record = self._progress_record()
-        self._tier = self._tier_after(None)
+        try:
+            saving = saving_from(environment)
+        except ValueError as error:
+            raise ConfigurationError(str(error)) from error
+        self._tier = MemoryTier(
+            self._folder, job=self.job, epoch=self.epoch, rank=self.rank, saving=saving, told=self._taken
+        )
+        atexit.register(self.close)
 
     def _check(self) -> None:
         if not self.job or self.epoch < 1:
             raise ConfigurationError("STEPKEEPER_DIR is set, but STEPKEEPER_JOB or STEPKEEPER_EPOCH is not")
+        if self._mode not in MODES:
+            raise ConfigurationError(f"STEPKEEPER_SAVE_MODE must be one of {', '.join(MODES)}, not {self._mode!r}")
         if not self._folder.root.is_dir():
             raise ConfigurationError(
                 f"STEPKEEPER_DIR names {self._folder.root}, which is not a folder",
@@ -131,8 +152,12 @@ class GuardedRun(Run):
             self._say(f"progress cannot be reported, training goes on: {error}")
             return None
 
-    def _tier_after(self, restored: Shard | None) -> MemoryTier:
-        return MemoryTier(self._folder, job=self.job, epoch=self.epoch, rank=self.rank, restored=restored)
+    def register(self, name: str, state: Any = None, **how: Any) -> None:
+        """Make a state part of every snapshot; see `Run.register`."""
+        super().register(name, state, **how)
+        hook = getattr(state, "register_step_pre_hook", None)
+        if callable(hook):
+            hook(lambda *_args: self._update_begins(told=False))
 
     def restore(self) -> int:
         """Load all registered states from the snapshot this attempt starts from, verified by its digest.
@@ -141,35 +166,62 @@ class GuardedRun(Run):
         code 86 when the snapshot does not verify; raises StateMismatch when it holds other states than registered.
         """
         if self._restore_from:
+            live = self._live()
             try:
-                shard, states = load(Path(self._restore_from), rank=self.rank)
+                shard, states = load(Path(self._restore_from), rank=self.rank, live=live)
             except (CorruptSnapshot, ConfigurationError) as error:
                 self._give_up(error)
-            self._put(states)
-            self._tier = self._tier_after(shard)
+            self._states.put(states)
+            self._tier.follow(shard)
             self._step = self.restored_step = shard.step
         try:
             self._tier.sweep()
         except OSError as error:
             self._say(f"leftovers of an earlier attempt stay in the memory tier: {error}")
+        self._reserve()
         self._publish(math.nan)
         self._clock.resume(time.monotonic())
         return self.restored_step
+
+    def close(self) -> None:
+        """Wait for a save that is under way and take no more. A program that ends does so by itself."""
+        atexit.unregister(self.close)
+        self._tier.close(LAST_SAVE_LIMIT_S)
+
+    def _live(self) -> Any:
+        """Return the states as they are, to be filled in place; None when the program cannot tell them yet."""
+        try:
+            return self._states.collect()
+        except Exception:
+            return None
+
+    def _reserve(self) -> None:
+        """Reserve the memory for snapshots now: a lack of it is told at the start and not at the first save."""
+        try:
+            self._tier.reserve(self._states.collect())
+        except Exception as error:
+            self._report_problem(self._step, error)
 
     def _give_up(self, error: Exception) -> NoReturn:
         self._say(f"cannot restore: {error}")
         sys.exit(RESTORE_FAILED)
 
-    def _put(self, states: Any) -> None:
-        saved = set(states) if isinstance(states, dict) else set()
-        missing, unknown = sorted(self._states.keys() - saved), sorted(saved - self._states.keys())
-        if missing or unknown:
-            raise StateMismatch(
-                f"the program registers {sorted(self._states)}, the snapshot holds {sorted(saved)}; "
-                f"not in the snapshot: {missing}, not registered: {unknown}"
-            )
-        for name, (_get, put) in self._states.items():
-            put(states[name])
+    def before_update(self) -> None:
+        """Say that the registered states are about to change: returns when no save reads them any more."""
+        self._update_begins(told=True)
+
+    def _update_begins(self, *, told: bool) -> None:
+        """`told`: by the program, which knows of all its states; an optimizer knows of its own and the model's."""
+        self._updates += 1
+        self._told_by_program = self._told_by_program or told
+        self._settle()
+
+    def _settle(self) -> None:
+        """Wait for a save beside training. That it failed is reported and stops nothing."""
+        try:
+            self._tier.settle()
+        except Exception as error:
+            self._report_problem(self._step, error)
 
     def step(self, step: int, *, loss: Any = None) -> None:
         """Report that `step` steps are finished, and take a snapshot when one is due after it.
@@ -190,9 +242,14 @@ class GuardedRun(Run):
                 restored_step=self.restored_step,
                 plan_version=self._schedule.version,
             )
+            if not due:
+                self._settle()
+                self._reserve()  # an optimizer has its state only after its first step
+                self._clock.resume(time.monotonic())
         if due:
             self._save(step)
             self._clock.resume(time.monotonic())
+        self._updates = 0
 
     def _publish(self, loss: float) -> None:
         if self._record is None:
@@ -210,15 +267,20 @@ class GuardedRun(Run):
         )
 
     def _save(self, step: int) -> None:
-        """Boundary: whatever goes wrong in a save, also in the program's own `get`, training goes on."""
+        """Take a snapshot. Boundary: whatever goes wrong is reported, and training goes on."""
+        self._settle()
+        lazy = self._mode == "lazy" or (self._mode == "auto" and self._updates > 0)
         try:
-            self._tier.save(step, {name: get() for name, (get, _put) in self._states.items()})
+            early = self._states.early(all_wait=self._told_by_program)
+            self._tier.save(step, self._states.collect(), lazy=lazy, early=early)
         except Exception as error:
             self._report_problem(step, error)
-            return
-        self.problem = ""
+
+    def _taken(self, shard: Shard) -> None:
+        """Tell of a snapshot that counts. Called by the thread that copied it."""
         self.snapshots_taken += 1
-        self._hints.send("snapshot", epoch=self.epoch, rank=self.rank, step=step)
+        self.problem = ""
+        self._hints.send("snapshot", epoch=shard.epoch, rank=shard.rank, step=shard.step)
 
     def _report_problem(self, step: int, error: Exception) -> None:
         code, message, hint = describe(error)

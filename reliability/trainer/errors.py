@@ -4,6 +4,9 @@ TrainerError
 ├── ConfigurationError   the environment or a call of the program is wrong
 ├── UnsupportedState     a registered state holds a value that cannot be stored
 ├── StateMismatch        the snapshot and the program register different states
+├── SlotMemory           there is no memory for the slots of snapshots
+├── SlotsBusy            every slot is being read; the save was left out
+├── TornSnapshot         the program wrote to a state while it was copied
 └── CorruptSnapshot      the bytes read are not the bytes committed
 """
 
@@ -40,6 +43,27 @@ class StateMismatch(TrainerError):
 
     code = "state_mismatch"
     hint = "Register the same names as the program that took the snapshot."
+
+
+class SlotMemory(TrainerError):
+    """There is no memory for the slots of snapshots; found when they are reserved, never later."""
+
+    code = "tier_full"
+    hint = "Make the memory tier larger or the training state smaller."
+
+
+class SlotsBusy(TrainerError):
+    """Every slot is being read or holds the only snapshot there is: this save was left out."""
+
+    code = "slots_busy"
+    hint = "Give the ranks a third slot (STEPKEEPER_SLOTS=3) or take snapshots less often."
+
+
+class TornSnapshot(TrainerError):
+    """The program wrote to a state while it was copied beside training. Found by STEPKEEPER_SAVE_CHECK."""
+
+    code = "snapshot_torn"
+    hint = "Call run.before_update() before the state changes, or register it with early=True."
 
 
 class CorruptSnapshot(TrainerError):

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,10 @@ class JobFolder:
 
 @dataclass(frozen=True, kw_only=True)
 class CommitRecord:
-    """What makes a shard exist. `taken_at` is a Unix time, `digest` covers the whole shard file."""
+    """What makes a shard exist; the node's second process writes it once it has read all of the shard.
+
+    `taken_at` is a Unix time, `digest` covers the whole shard file, `sums` are those of `sums.py` for each chunk.
+    """
 
     job: str
     epoch: int
@@ -91,6 +95,7 @@ class CommitRecord:
     taken_at: float
     stall_s: float
     format: str
+    sums: list[str]
 
     @classmethod
     def read(cls, path: Path) -> "CommitRecord":
@@ -101,9 +106,13 @@ class CommitRecord:
             raise CorruptSnapshot(f"the commit record {path} cannot be read: {error}") from error
         if not isinstance(raw, dict):
             raise CorruptSnapshot(f"the commit record {path} is not an object")
+        if raw.pop("check", None) != check_of(raw):
+            raise CorruptSnapshot(f"the commit record {path} is damaged")
         for name, kind in _RECORD_FIELDS.items():
             if not isinstance(raw.get(name), kind) or isinstance(raw.get(name), bool):
                 raise CorruptSnapshot(f"the commit record {path} has a wrong field {name}: {raw.get(name)!r}")
+        if Shard.of(path) != Shard(raw["epoch"], raw["step"], raw["rank"]):
+            raise CorruptSnapshot(f"the commit record {path} is that of another shard")
         return cls(**{name: raw[name] for name in _RECORD_FIELDS})
 
 
@@ -117,7 +126,13 @@ _RECORD_FIELDS: dict[str, Any] = {
     "taken_at": (int, float),
     "stall_s": (int, float),
     "format": str,
+    "sums": list,
 }
+
+
+def check_of(record: dict[str, Any]) -> str:
+    """Return what guards the fields of a record against a flipped bit: the CRC-32 of its canonical form."""
+    return f"{zlib.crc32(json.dumps(record, sort_keys=True, separators=(',', ':')).encode()):08x}"
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -1,114 +1,238 @@
-"""How does a rank's state get into the memory tier whole or not at all, which shards are kept, and how is one read?
+"""How does a rank's state get into the memory tier whole or not at all, and what does that cost training?
 
-A shard file is written under another name and renamed; its commit record comes last, and only a shard with a
-commit record exists. Memory does not outlive the host anyway, so nothing is flushed to a disk here.
+`save` lays the state out, takes a slot and copies. At once (sync), training stands still for the copy alone; lazily,
+only for laying it out: the large arrays are copied by a helper while training goes on to read them, and `settle`,
+which must be called before they change, waits for it. A shard counts from the moment its slot is ready; the node's
+second process then computes its digest and writes the commit record beside it.
 """
 
+import contextlib
+import os
 import time
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from . import codec
-from .errors import ConfigurationError, CorruptSnapshot
-from .folder import CommitRecord, JobFolder, Shard, write_json
+from . import copier, layout
+from .arrays import Buffer
+from .copier import DeviceCopy, Helper, TearCheck
+from .folder import JobFolder, Shard
+from .layout import Layout
+from .pool import SlotPool
+from .slots import Slot
+from .tree import Encoder
 
-KEPT = 3
+
+@dataclass(frozen=True)
+class Saving:
+    """How saves are made. `threads`: 1 or 2 for a copy at once; `check`: prove that nothing tore, at some cost."""
+
+    slots: int = 2
+    threads: int = 1
+    check: bool = False
+
+
+@dataclass
+class _Save:
+    """One save under way."""
+
+    shard: Shard
+    slot: Slot
+    layout: Layout
+    generation: int
+    taken_at: float
+    began: float
+    stall_s: float = 0.0
+    waiting_since: float | None = None
+
+    def stalled_s(self) -> float:
+        """Return for how long training has stood still so far."""
+        return self.stall_s + (time.monotonic() - self.waiting_since if self.waiting_since is not None else 0.0)
 
 
 class MemoryTier:
-    """The shards of one rank in the job's folder."""
+    """The shards of one rank in the job's folder. `told` hears of every shard that is ready, from any thread."""
 
-    def __init__(self, folder: JobFolder, *, job: str, epoch: int, rank: int, restored: Shard | None = None) -> None:
+    def __init__(
+        self,
+        folder: JobFolder,
+        *,
+        job: str,
+        epoch: int,
+        rank: int,
+        saving: Saving | None = None,
+        told: Callable[[Shard], None] = lambda _shard: None,
+    ) -> None:
         self._folder = folder
-        self._job = job
+        self._about = {"job": job, "epoch": epoch, "rank": rank}
         self._epoch = epoch
         self._rank = rank
-        self._restored = restored
+        self._saving = saving or Saving()
+        self._told = told
+        self._pool = SlotPool(folder, rank=rank, epoch=epoch, wanted=self._saving.slots)
+        self._helper = Helper()
+        self._device = DeviceCopy()
+        self._current: _Save | None = None
+        self._data_at = 0
+        self._generation = 0
+        self.taken = 0
+        self.failed = 0
 
-    def save(self, step: int, state: Any) -> CommitRecord:
-        """Write and commit the state after `step`, then let go of older shards.
+    def follow(self, restored: Shard | None) -> None:
+        """Take note of the shard this attempt goes on from."""
+        self._pool.follow(restored)
 
-        Raises OSError or UnsupportedState; then nothing of it is left and the older shards are untouched.
+    def reserve(self, state: Any) -> None:
+        """Reserve and touch the slots for a state of this size. Raises SlotMemory, UnsupportedState, OSError."""
+        encoder = Encoder()
+        plan = self._plan(0, encoder.encode(state), encoder.buffers)
+        self._pool.reserve(plan.needed)
+
+    def save(self, step: int, state: Any, *, lazy: bool = False, early: tuple[str, ...] = ()) -> Shard:
+        """Copy the state after `step` into a slot; with `lazy` it must not change before `settle` has returned.
+
+        `early`: beginnings of places in the state that do change before, and are copied at once.
+
+        Raises OSError, SlotMemory, SlotsBusy, UnsupportedState, TornSnapshot (also of a lazy save before this one);
+        then nothing of it counts and the older shards are untouched.
         """
-        began = time.monotonic()
-        taken_at = time.time()
-        shard = Shard(self._epoch, step, self._rank)
-        final = self._path(shard, ".snap")
-        part = self._path(shard, ".snap.part")
+        began, taken_at = time.monotonic(), time.time()
+        self.settle()
+        self._generation += 1
         try:
-            size, digest = codec.write(part, state)
-            part.replace(final)
-            record = CommitRecord(
-                job=self._job,
-                epoch=self._epoch,
-                step=step,
-                rank=self._rank,
-                size_bytes=size,
-                digest=digest,
-                taken_at=taken_at,
-                stall_s=time.monotonic() - began,
-                format=codec.FORMAT,
-            )
-            write_json(self._path(shard, ".json"), vars(record))
+            encoder = Encoder(early)
+            plan = self._plan(step, encoder.encode(state), encoder.buffers)
+            slot = self._pool.take(plan.needed)
+            shard = Shard(self._epoch, step, self._rank)
+            save = self._current = _Save(shard, slot, plan, self._generation, taken_at, began)
+            self._copy(save, encoder.buffers, lazy=lazy)
+            return shard
         except BaseException:
-            part.unlink(missing_ok=True)
-            final.unlink(missing_ok=True)
+            self.failed += 1
+            self._abandon()
             raise
-        self._retain()
-        return record
+
+    def settle(self, limit_s: float | None = None) -> bool:
+        """Wait until nothing of the state is being copied any more; return whether that is so.
+
+        Raises what went wrong with a lazy save; it was left out then.
+        """
+        if self._current is not None and self._helper.busy:
+            self._current.waiting_since = time.monotonic()
+        try:
+            return self._helper.wait(limit_s)
+        except BaseException:
+            self.failed += 1
+            self._abandon()
+            raise
+
+    def _copy(self, save: _Save, buffers: list[Buffer], *, lazy: bool) -> None:
+        slot, plan = save.slot, save.layout
+        tear = TearCheck(buffers, plan.offsets) if self._saving.check else None
+        arrived = self._device.begin(slot, buffers, plan.offsets)
+        slot.view[layout.PRELUDE_BYTES : layout.PRELUDE_BYTES + len(plan.header)] = plan.header
+        if not lazy:
+            self._copy_at_once(copier.pieces(slot, buffers, plan.offsets))
+            self._finish(save, [], arrived, tear, buffers)
+            return
+        now, later = _parts(buffers, plan.offsets)
+        copier.copy(copier.pieces(slot, *now))
+        work = copier.pieces(slot, *later)
+        save.stall_s = time.monotonic() - save.began
+        self._helper.begin(lambda: self._finish(save, work, arrived, tear, buffers))
+
+    def _plan(self, step: int, tree: Any, buffers: Sequence[Buffer]) -> Layout:
+        about = {**self._about, "step": step, "taken": self.taken + 1, "failed": self.failed}
+        plan = layout.plan(about, tree, [buffer.size for buffer in buffers], least_data_at=self._data_at)
+        self._data_at = plan.data_at
+        return plan
+
+    def _copy_at_once(self, work: list[copier.Piece]) -> None:
+        if self._saving.threads < 2 or sum(piece[2] for piece in work) < copier.WAKE_BYTES:
+            copier.copy(work)
+            return
+        mine, others = copier.halves(work)
+        self._helper.begin(lambda: copier.copy(others))
+        try:
+            copier.copy(mine)
+        finally:
+            self._helper.wait()
+
+    def _finish(
+        self,
+        save: _Save,
+        work: list[copier.Piece],
+        arrived: Callable[[], None],
+        tear: TearCheck | None,
+        _keep: Sequence[Buffer],
+    ) -> None:
+        """Copy what is left and make it count."""
+        copier.copy(work)
+        arrived()
+        if tear is not None:
+            tear.check(save.slot)
+        stall_s = save.stalled_s() if save.stall_s else time.monotonic() - save.began
+        prelude = save.layout.prelude(
+            total=save.slot.size,
+            state=layout.WRITING,
+            generation=save.generation,
+            taken_at=save.taken_at,
+            stall_s=stall_s,
+        )
+        save.slot.publish(prelude, self._folder.memory / f"{save.shard.stem}.snap", save.shard)
+        self._current = None
+        self.taken += 1
+        self._pool.retire()
+        self._told(save.shard)
+
+    def _abandon(self) -> None:
+        save, self._current = self._current, None
+        if save is not None and save.slot.shard is None:
+            save.slot.give_up()
 
     def sweep(self) -> None:
         """Remove what an earlier attempt of this rank left unfinished: nobody may ever read it."""
-        for path in self._mine(self._folder.memory.glob(f"*-r{self._rank}.*")):
-            unfinished = path.name.endswith(".part")
-            uncommitted = path.suffix == ".snap" and not path.with_suffix(".json").exists()
-            if unfinished or uncommitted:
+        for path in self._folder.memory.glob(f"*-r{self._rank}.*"):
+            shard = Shard.of(path)
+            if shard is None or shard.rank != self._rank or shard.epoch > self._epoch:
+                continue
+            alone = path.suffix == ".json" and not path.with_suffix(".snap").exists()
+            if path.name.endswith(".part") or alone:
                 path.unlink(missing_ok=True)
 
-    def committed(self) -> list[Shard]:
-        """Return this rank's committed shards, oldest first by epoch and step."""
-        shards = (Shard.of(path) for path in self._mine(self._folder.memory.glob(f"*-r{self._rank}.json")))
-        return sorted(shard for shard in shards if shard is not None)
+    def ready(self) -> list[Shard]:
+        """Return this rank's whole shards in memory, oldest first by epoch and step."""
+        return sorted(slot.shard for slot in self._pool.slots if slot.shard is not None)
 
-    def _retain(self) -> None:
-        """Keep the newest shards of the history that goes on.
-
-        A shard beyond the restored step, taken by an older attempt, belongs to a history that was given up: it
-        must not push out one that can still be restored. By now a newer shard than the restored one exists.
-        """
-        shards = self.committed()
-        live = [shard for shard in shards if self._in_lineage(shard)]
-        for shard in set(shards) - set(live[-KEPT:]):
-            self._path(shard, ".json").unlink(missing_ok=True)  # first: without it the shard no longer exists
-            self._path(shard, ".snap").unlink(missing_ok=True)
-
-    def _in_lineage(self, shard: Shard) -> bool:
-        if shard.epoch >= self._epoch:
-            return True
-        return self._restored is not None and shard <= self._restored
-
-    def _path(self, shard: Shard, ending: str) -> Path:
-        return self._folder.memory / f"{shard.stem}{ending}"
-
-    def _mine(self, paths: Iterable[Path]) -> list[Path]:
-        """Leave out files of other ranks and of newer attempts."""
-        found = ((Shard.of(path), path) for path in paths)
-        return [path for shard, path in found if shard and shard.rank == self._rank and shard.epoch <= self._epoch]
+    def close(self, limit_s: float) -> None:
+        """Let a save that is under way end: the last one of a program counts too."""
+        with contextlib.suppress(Exception):
+            self.settle(limit_s)
+        self._pool.close()
 
 
-def load(record_path: Path, *, rank: int) -> tuple[Shard, Any]:
-    """Return (shard, state) of a committed shard, verified against its record.
+def _parts(
+    buffers: Sequence[Buffer], offsets: Sequence[int]
+) -> tuple[tuple[list[Buffer], list[int]], tuple[list[Buffer], list[int]]]:
+    """Divide what is to be copied at once from what may wait."""
+    now: tuple[list[Buffer], list[int]] = ([], [])
+    later: tuple[list[Buffer], list[int]] = ([], [])
+    for buffer, offset in zip(buffers, offsets, strict=True):
+        part = later if buffer.lazy else now
+        part[0].append(buffer)
+        part[1].append(offset)
+    return now, later
 
-    Raises CorruptSnapshot when anything differs, ConfigurationError when it is another rank's.
-    """
-    record = CommitRecord.read(record_path)
-    if record.rank != rank:
-        raise ConfigurationError(f"rank {rank} was told to restore {record_path}, the shard of rank {record.rank}")
-    if record.format != codec.FORMAT:
-        raise CorruptSnapshot(f"{record_path} has the format {record.format!r}, this client reads {codec.FORMAT!r}")
-    try:
-        state = codec.read(record_path.with_suffix(".snap"), digest=record.digest, size=record.size_bytes)
-    except OSError as error:
-        raise CorruptSnapshot(f"the shard of {record_path} cannot be read: {error}") from error
-    return Shard(record.epoch, record.step, record.rank), state
+
+def saving_from(environment: Mapping[str, str]) -> Saving:
+    """Return how saves are made, by the environment. Raises ValueError, which names the variable."""
+    cores = len(os.sched_getaffinity(0)) // max(int(environment.get("LOCAL_WORLD_SIZE") or 1), 1)
+    numbers = {"STEPKEEPER_SLOTS": (2, 3), "STEPKEEPER_COPY_THREADS": (1, 2), "STEPKEEPER_SAVE_CHECK": (0, 1)}
+    default = {"STEPKEEPER_SLOTS": 2, "STEPKEEPER_COPY_THREADS": 2 if cores > 1 else 1, "STEPKEEPER_SAVE_CHECK": 0}
+    found = {}
+    for name, allowed in numbers.items():
+        text = environment.get(name) or str(default[name])
+        if text not in {str(number) for number in allowed}:
+            raise ValueError(f"{name} must be {allowed[0]} or {allowed[1]}, not {text!r}")
+        found[name] = int(text)
+    return Saving(found["STEPKEEPER_SLOTS"], found["STEPKEEPER_COPY_THREADS"], bool(found["STEPKEEPER_SAVE_CHECK"]))

@@ -5,12 +5,15 @@ with one key that names its kind. A value comes back as the same type, or it is 
 state: nothing is turned silently into something else, and nothing is pickled.
 """
 
+import ctypes
 import struct
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from . import arrays
+from .arrays import Buffer
 from .errors import CorruptSnapshot, UnsupportedState
 
 MAX_DEPTH = 100
@@ -19,11 +22,16 @@ _MAPPINGS: dict[type, str] = {dict: "dict", OrderedDict: "odict", Counter: "coun
 
 
 class Encoder:
-    """Turns one state into a JSON tree and the list of raw buffers the tree refers to by number."""
+    """Turns one state into a JSON tree and the list of raw buffers the tree refers to by number.
 
-    def __init__(self) -> None:
-        self.buffers: list[memoryview] = []
-        self._alive: list[Any] = []  # owners of the memory behind the buffers
+    Memory that several values share is one buffer: tied weights are stored once and come back tied.
+    """
+
+    def __init__(self, early: tuple[str, ...] = ()) -> None:
+        """`early`: beginnings of places in the state that change before the program's next update."""
+        self.buffers: list[Buffer] = []
+        self._early = early
+        self._shared: dict[tuple[int, int], int] = {}
 
     def encode(self, value: Any, where: str = "state", depth: int = 0) -> Any:
         """Return the JSON form. Raises UnsupportedState, which names the place of the value."""
@@ -53,31 +61,44 @@ class Encoder:
         return node
 
     def _raw(self, value: Any, where: str) -> Any:
-        if isinstance(value, bytes | bytearray) and type(value) in (bytes, bytearray):
-            return {type(value).__name__: self._add(memoryview(bytes(value)))}
-        if arrays.is_ndarray(value):
-            descr = arrays.dtype_name(value.dtype, where)
-            axes, data = arrays.ndarray_bytes(value)
-            return {"ndarray": self._add(data), "dtype": descr, "shape": list(value.shape), "axes": axes}
-        if arrays.is_numpy_scalar(value):
-            descr = arrays.dtype_name(value.dtype, where)
-            return {"scalar": self._add(memoryview(value.tobytes())), "dtype": descr}
+        if type(value) in (bytes, bytearray):
+            return {type(value).__name__: self._plain(bytes(value), where)}
         if arrays.is_tensor(value):
-            name, axes, data, owner = arrays.tensor_bytes(value, where)
-            self._alive.append(owner)
-            return {"tensor": self._add(data), "dtype": name, "shape": list(value.shape), "axes": axes}
+            name, axes, buffer = arrays.tensor_buffer(value, where)
+            shape = list(arrays.local(value).shape)
+            return {"tensor": self._add(buffer), "dtype": name, "shape": shape, "axes": axes}
+        if arrays.is_ndarray(value):
+            descr = arrays.described(value.dtype, where)
+            axes, buffer = arrays.ndarray_buffer(value, where)
+            return {"ndarray": self._add(buffer), "dtype": descr, "shape": list(value.shape), "axes": axes}
+        if arrays.is_numpy_scalar(value):
+            descr = arrays.described(value.dtype, where)
+            return {"scalar": self._plain(value.tobytes(), where), "dtype": descr}
         raise UnsupportedState(f"{where} is a {type(value).__module__}.{type(value).__qualname__}")
 
-    def _add(self, data: memoryview) -> int:
-        self.buffers.append(data)
-        return len(self.buffers) - 1
+    def _plain(self, data: bytes, where: str) -> int:
+        """Add bytes that nobody else can change."""
+        address = ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value if data else 0
+        return self._add(Buffer(len(data), address or 0, data, where))
+
+    def _add(self, buffer: Buffer) -> int:
+        if buffer.lazy and self._early and buffer.where.startswith(self._early):
+            buffer = replace(buffer, lazy=False)
+        number = len(self.buffers)
+        if buffer.lazy and buffer.address:
+            number = self._shared.setdefault((buffer.address, buffer.size), number)
+        if number == len(self.buffers):
+            self.buffers.append(buffer)
+        return number
 
 
 class Decoder:
     """Turns the JSON tree and the buffers back into the state."""
 
-    def __init__(self, buffers: Sequence[memoryview]) -> None:
+    def __init__(self, buffers: Sequence[memoryview], live: Mapping[int, Any] | None = None) -> None:
+        """`live`: values of the program that hold what a node says already, by the identity of the node."""
         self._buffers = buffers
+        self._live = live or {}
 
     def decode(self, node: Any) -> Any:
         """Return the value. Raises CorruptSnapshot for a tree this version cannot have written."""
@@ -86,6 +107,8 @@ class Decoder:
         if not isinstance(node, dict):
             return node
         kind = next(iter(node), "")
+        if id(node) in self._live:
+            return self._live[id(node)]
         reader = _READERS.get(kind)
         if reader is None:
             raise CorruptSnapshot(f"the snapshot holds a value of the unknown kind {kind!r}")

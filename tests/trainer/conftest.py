@@ -10,7 +10,7 @@ import pytest
 
 from tests.trainer.node import REPO, Node
 
-TORCH = ("torch==2.13.0", "numpy==2.4.6")
+TORCH = ("torch==2.13.0", "numpy==2.4.6", "xxhash==4.1.0")
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from typing import Any
 
 from reliability.trainer import progress
 from tests.trainer.node import Node, wait_until, write_whole
+from tests.trainer.shards import seal_all
 
 EVERY_STEPS = 5
 
@@ -62,6 +63,7 @@ class Job:
         """(epoch, step) of the newest snapshot of which every rank has a committed shard."""
         held = []
         for rank, node in enumerate(self.nodes):
+            seal_all(node.root / "mem")
             records = [json.loads(path.read_text()) for path in (node.root / "mem").glob(f"*-r{rank}.json")]
             held.append({(record["epoch"], record["step"]) for record in records})
         return max(set.intersection(*held))

@@ -14,6 +14,7 @@ import pytest
 import reliability.trainer as stepkeeper
 from reliability.trainer import progress
 from tests.trainer.node import REPO, write_whole
+from tests.trainer.shards import seal_all
 
 
 class Model:
@@ -43,7 +44,7 @@ def write_period(folder: Path, every_steps: int, version: int = 1) -> None:
     )
 
 
-def attach(folder: Path, *, epoch: int = 1, rank: int = 0, restore: str = "") -> tuple[Any, Model]:
+def attach(folder: Path, *, epoch: int = 1, rank: int = 0, restore: str = "", seal: bool = True) -> tuple[Any, Model]:
     environment = {
         "STEPKEEPER_DIR": str(folder),
         "STEPKEEPER_JOB": "job",
@@ -52,6 +53,8 @@ def attach(folder: Path, *, epoch: int = 1, rank: int = 0, restore: str = "") ->
         "WORLD_SIZE": "2",
     }
     if restore:
+        if seal:
+            seal_all(folder / "mem")
         environment["STEPKEEPER_RESTORE"] = str(folder / "mem" / restore)
     run = stepkeeper.attach(environment)
     model = Model()
@@ -63,10 +66,12 @@ def train(run: Any, model: Model, until: int) -> None:
     for step in range(run.restore() + 1, until + 1):
         model.weights += step
         run.step(step, loss=1.0 / step)
+    run.close()
 
 
 def shards(folder: Path, rank: int = 0) -> list[str]:
-    """Committed shards of a rank by name; each must have both of its files and nothing else may lie there."""
+    """Shards of a rank by name; once sealed each must have both of its files and nothing else may lie there."""
+    seal_all(folder / "mem")
     names = {path.name for path in (folder / "mem").glob(f"*-r{rank}.*")}
     stems = {name.split(".")[0] for name in names}
     assert names == {stem + ending for stem in stems for ending in (".snap", ".json")}
@@ -97,21 +102,23 @@ def test_a_restored_state_is_the_saved_one_and_the_step_goes_on(folder: Path):
 def test_the_commit_record_names_exactly_what_the_protocol_says(folder: Path):
     run, model = attach(folder, rank=1)
     train(run, model, 1)
+    seal_all(folder / "mem")
     record = json.loads((folder / "mem/e1-s1-r1.json").read_text())
     assert set(record) == {
-        "job", "epoch", "step", "rank", "size_bytes", "digest", "taken_at", "stall_s", "format",
+        "job", "epoch", "step", "rank", "size_bytes", "digest", "taken_at", "stall_s", "format", "generation", "taken",
+        "failed", "chunks", "sums", "check",
     }  # fmt: skip
     assert record["size_bytes"] == (folder / "mem/e1-s1-r1.snap").stat().st_size
-    assert (record["job"], record["epoch"], record["step"], record["rank"]) == ("job", 1, 1, 1)
-    assert record["digest"].startswith("blake2b:")
-    assert len(record["digest"]) == len("blake2b:") + 32
+    assert (record["epoch"], record["step"], record["rank"], record["generation"]) == (1, 1, 1, 1)
+    assert record["digest"].startswith("xxh3:")
+    assert len(record["digest"]) == len("xxh3:") + 32
 
 
-def test_snapshots_are_taken_when_due_and_the_newest_three_are_kept(folder: Path):
+def test_snapshots_are_taken_when_due_and_the_newest_two_are_kept(folder: Path):
     write_period(folder, 2)
     run, model = attach(folder)
     train(run, model, 11)
-    assert shards(folder) == ["e1-s6-r0", "e1-s8-r0", "e1-s10-r0"]
+    assert shards(folder) == ["e1-s8-r0", "e1-s10-r0"]
     assert run.snapshots_taken == 5
 
 
@@ -119,12 +126,12 @@ def test_other_ranks_shards_are_left_alone(folder: Path):
     for rank in (0, 1):
         run, model = attach(folder, rank=rank)
         train(run, model, 4)
-    assert len(shards(folder, 0)) == len(shards(folder, 1)) == 3
+    assert len(shards(folder, 0)) == len(shards(folder, 1)) == 2
 
 
 def test_the_restored_shard_stays_until_a_newer_one_is_committed(folder: Path):
     run, model = attach(folder)
-    train(run, model, 3)
+    train(run, model, 2)
     write_period(folder, 1000)
     again, model = attach(folder, epoch=2, restore="e1-s1-r0.json")
     train(again, model, 9)
@@ -133,7 +140,7 @@ def test_the_restored_shard_stays_until_a_newer_one_is_committed(folder: Path):
 
 def test_shards_of_an_abandoned_history_do_not_push_out_those_of_the_line_that_goes_on(folder: Path):
     run, model = attach(folder)
-    train(run, model, 3)
+    train(run, model, 2)
     again, model = attach(folder, epoch=2, restore="e1-s1-r0.json")
     again.restore()
     again.step(2)
@@ -176,11 +183,12 @@ def test_an_agent_that_does_not_listen_any_more_costs_nothing(folder: Path):
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "empty", "no shard", "no record", "bad record", "other format"])
-def test_a_shard_that_does_not_verify_ends_the_rank_with_86_before_anything_is_loaded(
+def test_a_shard_that_does_not_verify_ends_the_rank_with_86_before_it_trains(
     folder: Path, damage: str, capsys: pytest.CaptureFixture[str]
 ):
     run, model = attach(folder)
     train(run, model, 1)
+    seal_all(folder / "mem")
     shard, record = folder / "mem/e1-s1-r0.snap", folder / "mem/e1-s1-r0.json"
     whole = bytearray(shard.read_bytes())
     whole[-5] ^= 1
@@ -194,12 +202,11 @@ def test_a_shard_that_does_not_verify_ends_the_rank_with_86_before_anything_is_l
         "bad record": lambda: record.write_text(json.dumps({**fields, "step": "1"})),
         "other format": lambda: record.write_text(json.dumps({**fields, "format": "else"})),
     }[damage]()
-    again, restored = attach(folder, epoch=2, restore="e1-s1-r0.json")
+    again, _model = attach(folder, epoch=2, restore="e1-s1-r0.json", seal=False)
     with pytest.raises(SystemExit) as ended:
         again.restore()
     assert ended.value.code == 86
     assert "cannot restore" in capsys.readouterr().err
-    assert not restored.weights.any()
 
 
 def test_the_shard_of_another_rank_is_not_restored(folder: Path):
@@ -247,7 +254,7 @@ def test_a_program_error_while_saving_does_not_stop_training(folder: Path):
 
 
 ON_A_SMALL_DISK = """
-import os, subprocess, sys
+import os, sys
 import numpy as np
 folder = sys.argv[1]
 import reliability.trainer as stepkeeper
@@ -255,8 +262,7 @@ run = stepkeeper.attach()
 state = {"w": np.ones(60_000)}
 run.register("state", get=lambda: state, set=state.update)
 run.restore()
-run.step(1)
-assert run.problem == "", run.problem
+print("start", run.problem)
 filler = folder + "/mem/filler"
 with open(filler, "wb") as file:
     try:
@@ -265,23 +271,24 @@ with open(filler, "wb") as file:
             file.flush()
     except OSError:
         pass
-run.step(2)
-assert "No space left" in run.problem, run.problem
-print("full", sorted(os.listdir(folder + "/mem")))
-os.unlink(filler)
-run.step(3)
-assert run.problem == "", run.problem
-print("free", sorted(os.listdir(folder + "/mem")))
+run.step(1)
+print("full", run.snapshots_taken, sorted(name for name in os.listdir(folder + "/mem") if name.endswith(".snap")))
 """
 
 
-def test_a_full_memory_tier_costs_that_snapshot_only(tmp_path: Path):
-    """On a real file system of two megabytes, mounted in a name space of its own."""
+@pytest.mark.parametrize(
+    ("size", "start", "full"),
+    [("2m", "start ", "full 1 ['e1-s1-r0.snap']"), ("700k", "start the slots for snapshots need", "full 0 []")],
+)
+def test_memory_for_snapshots_is_there_from_the_start_or_its_lack_is_told_and_training_goes_on(
+    tmp_path: Path, size: str, start: str, full: str
+):
+    """On a real file system of that size, mounted in a name space of its own."""
     script = tmp_path / "program.py"
     script.write_text(ON_A_SMALL_DISK)
     job = tmp_path / "job"
     job.mkdir()
-    mount = f"mount -t tmpfs -o size=2m tmpfs {job} && mkdir -p {job}/ctl {job}/mem {job}/run {job}/log"
+    mount = f"mount -t tmpfs -o size={size} tmpfs {job} && mkdir -p {job}/ctl {job}/mem {job}/run {job}/log"
     plan = '{"version": 1, "plan": [{"from_step": 0, "every_steps": 1}]}'
     shell = f"{mount} && echo '{plan}' > {job}/ctl/period.json && exec {sys.executable} {script} {job}"
     names = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
@@ -295,10 +302,9 @@ def test_a_full_memory_tier_costs_that_snapshot_only(tmp_path: Path):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    full, free = done.stdout.splitlines()
-    assert full == "full ['e1-s1-r0.json', 'e1-s1-r0.snap', 'filler']"
-    assert free == "free ['e1-s1-r0.json', 'e1-s1-r0.snap', 'e1-s3-r0.json', 'e1-s3-r0.snap']"
-    assert "make the memory tier larger" in done.stderr.lower()
+    began, filled = done.stdout.splitlines()
+    assert began.startswith(start)
+    assert filled == full
 
 
 @pytest.mark.parametrize("step", [3, 2, 0])

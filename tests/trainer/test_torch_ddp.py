@@ -19,12 +19,12 @@ CODEC_PROBE = """
 import sys, tempfile
 from pathlib import Path
 import torch
-from reliability.trainer import codec, UnsupportedState
+from reliability.trainer import UnsupportedState
+from tests.trainer import shards
 
 def back(value):
     with tempfile.TemporaryDirectory() as folder:
-        codec.write(Path(folder) / "s", value)
-        return codec.read(Path(folder) / "s")
+        return shards.read(shards.write(Path(folder), value))
 
 names = "float32 float64 float16 bfloat16 complex64 bool uint8 int8 int16 int32 int64 float8_e4m3fn".split()
 for name in names:

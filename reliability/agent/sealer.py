@@ -1,0 +1,108 @@
+"""Which shards in memory are ready and have no commit record yet? A thread of the second process sees to them.
+
+It looks at the time of each job's folder, which changes with every slot that becomes ready, a hundred times a second;
+only then are names read. A shard is sealed within its own reading time, also while the SSD is slow, full or away.
+"""
+
+import contextlib
+import logging
+import os
+import threading
+from pathlib import Path
+
+from reliability.agent import sealing
+from reliability.agent.clock import steady
+from reliability.agent.lane import say
+from reliability.errors import CopyMissing, TierError
+from reliability.tiers.records import RecordUnusable
+from reliability.trainer.folder import Shard
+
+PAUSE_S = 0.01
+LOOK_S = 0.5
+
+log = logging.getLogger("stepkeeper.agent")
+
+
+class Sealer:
+    """Seals the shards of all jobs below a folder; each one sealed is told by a byte written to `wake`."""
+
+    def __init__(self, memory_dir: Path, wake: int) -> None:
+        self._memory_dir = memory_dir
+        self._wake = wake
+        self._seen: dict[str, int] = {}
+        self._looked_at = 0.0
+        self._bad: dict[Path, int] = {}
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Seal from now on, in a thread that lives as long as the process."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="seal", daemon=True)
+            self._thread.start()
+
+    def pass_once(self) -> int:
+        """Seal what is there now and return how many shards that were. Also for those who have no thread."""
+        sealed = 0
+        everything = steady() - self._looked_at > LOOK_S
+        for job in self._jobs():
+            memory = self._memory_dir / job / "mem"
+            try:
+                changed_at = memory.stat().st_mtime_ns
+            except OSError:
+                continue
+            if everything or self._seen.get(job) != changed_at:
+                self._seen[job] = changed_at
+                sealed += self._seal_job(memory, job)
+        if everything:
+            self._looked_at = steady()
+        return sealed
+
+    def _seal_job(self, memory: Path, job: str) -> int:
+        sealed = 0
+        for shard, path in sealing.unsealed(memory):
+            try:
+                sealed += self._seal(path, job)
+            except RecordUnusable as error:
+                self._tell_once(shard, path, job, error)
+            except CopyMissing:
+                continue  # written over meanwhile
+            except TierError as error:
+                log.warning("shard not sealed: path=%s reason=%s", path, error.message)
+        return sealed
+
+    def _seal(self, path: Path, job: str) -> bool:
+        if self._bad.get(path) == _stamp(path) or not sealing.seal(path, job=job):
+            return False
+        self._bad.pop(path, None)
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._wake, b"s")
+        return True
+
+    def _tell_once(self, shard: Shard, path: Path, job: str, error: RecordUnusable) -> None:
+        self._bad[path] = _stamp(path)
+        where = {"snapshot_epoch": shard.epoch, "step": shard.step, "rank": shard.rank, "tier": "memory"}
+        detail = {"code": error.code, "message": error.message, "hint": error.hint}
+        say("snapshot_problem", job, {**where, **detail})
+
+    def _jobs(self) -> list[str]:
+        try:
+            with os.scandir(self._memory_dir) as entries:
+                return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        except OSError:
+            return []
+
+    def _run(self) -> None:
+        pause = threading.Event()
+        while True:
+            try:
+                self.pass_once()
+            except Exception:
+                log.exception("sealing failed, tried again")  # boundary: whatever a program left there
+            pause.wait(PAUSE_S)
+
+
+def _stamp(path: Path) -> int:
+    try:
+        return path.lstat().st_mtime_ns
+    except OSError:
+        return 0

@@ -1,0 +1,139 @@
+"""How does a shard look, in memory as on a disk?
+
+    offset  0  magic "\\x93SKSNAP2"
+            8  u64  length of the whole file, a multiple of 4096
+           16  u64  length of the header
+           24  u32  CRC-32 of the header and of the numbers around it
+           28  u32  state: 0 empty, 1 being written, 2 ready
+           32  u64  generation: how many saves this rank had begun
+           40  u64  offset of the first buffer
+           48  f64  when the state was taken, Unix time
+           56  f64  seconds for which training stood still
+           64  header: JSON {"tree": ..., "buffers": [length, ...], "job", "epoch", "step", "rank"}
+               buffers, each at the next multiple of 64 bytes
+
+All numbers are little endian. A slot in memory has the very same bytes. It counts from the one store on that sets its
+state to ready, which comes after everything else; what it is then, every later copy is.
+"""
+
+import json
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import CorruptSnapshot
+
+FORMAT = "stepkeeper-2"
+MAGIC = b"\x93SKSNAP2"
+PAGE = 4096
+ALIGNMENT = 64
+STATE_AT = 28
+EMPTY, WRITING, READY = 0, 1, 2
+LONGEST_HEADER = 2**31
+_PRELUDE = struct.Struct("<8sQQIIQQdd")
+_SUMMED = struct.Struct("<QQQQ")
+PRELUDE_BYTES = _PRELUDE.size
+
+
+@dataclass(frozen=True)
+class Prelude:
+    """The first 64 bytes of a shard. Lengths and offsets in bytes, times in seconds."""
+
+    total: int
+    header: int
+    crc: int
+    state: int
+    generation: int
+    data_at: int
+    taken_at: float
+    stall_s: float
+
+    @classmethod
+    def read(cls, raw: bytes | memoryview, where: object) -> "Prelude":
+        """Return the prelude. Raises CorruptSnapshot when it is none, or is none of this format."""
+        if len(raw) < PRELUDE_BYTES:
+            raise CorruptSnapshot(f"{where} ends at byte {len(raw)}, before its contents do")
+        magic, *fields = _PRELUDE.unpack(raw[:PRELUDE_BYTES])
+        if magic != MAGIC:
+            raise CorruptSnapshot(f"{where} is not a snapshot of this format")
+        found = cls(*fields)
+        ends = PRELUDE_BYTES + found.header
+        if found.total % PAGE or found.header > LONGEST_HEADER or not ends <= found.data_at <= found.total:
+            raise CorruptSnapshot(f"{where} has a damaged prelude")
+        return found
+
+    def pack(self) -> bytes:
+        """Return the bytes."""
+        return _PRELUDE.pack(
+            MAGIC,
+            self.total,
+            self.header,
+            self.crc,
+            self.state,
+            self.generation,
+            self.data_at,
+            self.taken_at,
+            self.stall_s,
+        )
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where everything of one shard lies: its header and the offset of each buffer."""
+
+    header: bytes
+    offsets: tuple[int, ...]
+    data_at: int
+    needed: int
+
+    def prelude(self, *, total: int, state: int, generation: int, taken_at: float, stall_s: float) -> Prelude:
+        """Return the prelude of a shard of `total` bytes with this layout."""
+        crc = checksum(self.header, total=total, generation=generation, data_at=self.data_at)
+        return Prelude(total, len(self.header), crc, state, generation, self.data_at, taken_at, stall_s)
+
+
+def checksum(header: bytes | memoryview, *, total: int, generation: int, data_at: int) -> int:
+    """Return what guards a header before anything in it is believed."""
+    return zlib.crc32(header, zlib.crc32(_SUMMED.pack(total, len(header), generation, data_at)))
+
+
+def aligned(offset: int, to: int = ALIGNMENT) -> int:
+    """Return the next multiple of `to`."""
+    return offset + -offset % to
+
+
+def plan(about: dict[str, Any], tree: Any, sizes: Sequence[int], *, least_data_at: int = 0) -> Layout:
+    """Return the layout of a state. The buffers stay where they were (`least_data_at`) if the header lets them."""
+    header = json.dumps({**about, "tree": tree, "buffers": list(sizes)}, separators=(",", ":"), allow_nan=False)
+    raw = header.encode()
+    ends = PRELUDE_BYTES + len(raw)
+    roomy = aligned(ends + len(raw) // 16 + 256, PAGE)
+    data_at = least_data_at if ends <= least_data_at <= 2 * roomy else roomy
+    offsets = []
+    at = data_at
+    for size in sizes:
+        offsets.append(at)
+        at = aligned(at + size)
+    return Layout(raw, tuple(offsets), data_at, aligned(at, PAGE))
+
+
+def read_header(prelude: Prelude, raw: memoryview, where: object) -> tuple[dict[str, Any], list[int], list[int]]:
+    """Return (header, offsets, sizes of the buffers) of the bytes before `data_at`. Raises CorruptSnapshot."""
+    text = raw[PRELUDE_BYTES : PRELUDE_BYTES + prelude.header]
+    found = checksum(text, total=prelude.total, generation=prelude.generation, data_at=prelude.data_at)
+    if len(text) != prelude.header or found != prelude.crc:
+        raise CorruptSnapshot(f"{where} has a damaged header")
+    try:
+        header = json.loads(text.tobytes())
+        sizes = [int(size) for size in header["buffers"]]
+    except (ValueError, RecursionError, KeyError, TypeError) as error:
+        raise CorruptSnapshot(f"{where} has a header that makes no sense: {error!r}") from error
+    offsets, at = [], prelude.data_at
+    for size in sizes:
+        offsets.append(at)
+        at = aligned(at + size)
+    if min(sizes, default=0) < 0 or at > prelude.total:
+        raise CorruptSnapshot(f"{where} ends at byte {prelude.total}, before its contents do")
+    return header, offsets, sizes
