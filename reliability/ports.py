@@ -150,6 +150,9 @@ class TierStore(Protocol):
     def keys(self, prefix: str) -> Sequence[str]:
         """Return the committed keys below a prefix, sorted."""
 
+    def damaged(self) -> Sequence[str]:
+        """Return what is wrong with lists of keys that cannot be believed; what they listed is in no `keys`."""
+
     def delete(self, key: str) -> None:
         """Remove a stored file and its record; no error when there is none."""
 

@@ -139,6 +139,17 @@ def _recompute_storage_step(job: Job) -> None:
     lower_storage_step(job, found[0].step if found else None)
 
 
+def note_removed(job: Job, snapshot: SnapshotId) -> int:
+    """A person removed a snapshot from storage; returns how many copies that were."""
+    copies = SnapshotCopy.objects.filter(
+        snapshot__job=job, snapshot__epoch=snapshot.epoch, snapshot__step=snapshot.step, tier=Tier.STORAGE
+    )
+    removed = copies.update(state=CopyState.DELETED)
+    _recompute_storage_step(job)
+    dispatch.changed(f"job:{job.pk}", "overview")
+    return removed
+
+
 def distrust(job: Job, snapshot: SnapshotId, *, reason: str) -> None:
     """Never restore this snapshot again."""
     Snapshot.objects.filter(job=job, epoch=snapshot.epoch, step=snapshot.step).update(

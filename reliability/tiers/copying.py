@@ -9,7 +9,7 @@ import errno
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,27 @@ def pieces_verified(path: Path, *, digest: str) -> Iterator[bytes]:
             hasher.update(piece)
             yield piece
     compare(path, text_of(hasher), digest)
+
+
+def gathered(
+    pieces: Iterable[bytes], target: Path, *, digest: str, owner: str = "", told: Callable[[int], object] = int
+) -> int:
+    """Write a file from pieces that come in order, durable and verified; return its size in bytes.
+
+    `told` is called with the size of each piece. Raises DigestMismatch, TierFull, TierUnreachable.
+    """
+    hasher, size = new_hasher(digest), 0
+    with writing(target, part_path(target, owner).name) as writer:
+        for piece in pieces:
+            hasher.update(piece)
+            size += len(piece)
+            with tier_errors(target):
+                left = memoryview(piece)
+                while left:
+                    left = left[os.write(writer, left) :]
+            told(len(piece))
+        compare(target, text_of(hasher), digest)
+    return size
 
 
 def copy_verified(source: Path, target: Path, *, digest: str, owner: str = "", pace: Pace | None = None) -> int:

@@ -6,7 +6,6 @@ written last and removed first.
 
 import contextlib
 import re
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -96,13 +95,26 @@ class DirectoryTier:
         """Return the address by which reports and orders name a key."""
         return str(self.data_path(key))
 
-    def adopt(self, source: TierStore, source_key: str, key: str, *, digest: str, record: Mapping[str, Any]) -> int:
-        """Bring what another tier holds under `source_key` into this one, verified on the way."""
+    def adopt(
+        self,
+        source: TierStore,
+        source_key: str,
+        key: str,
+        *,
+        digest: str,
+        record: Mapping[str, Any],
+        told: Callable[[int], object] = int,
+    ) -> int:
+        """Bring what another tier holds under `source_key` into this one, verified on the way.
+
+        `told` is called with the bytes of each piece that came. Raises CopyMissing, DigestMismatch, TierError.
+        """
+        source.record(source_key)  # without a good one nobody could read the shard
         data, commit = self.data_path(key), self._record_path(key)
         self._make_folder(data.parent)
         with copying.tier_errors(commit):
             opening.remove(commit)
-        size = source.get(source_key, data, digest=digest)
+        size = copying.gathered(source.pieces(source_key), data, digest=digest, owner=self.owner, told=told)
         copying.write_json(commit, records.guarded({**record, "size_bytes": size, "digest": digest}), owner=self.owner)
         return size
 
@@ -125,6 +137,10 @@ class DirectoryTier:
         keys = (path.relative_to(self.root).with_suffix("").as_posix() for path in records)
         return sorted(key for key in keys if key.startswith(prefix))
 
+    def damaged(self) -> Sequence[str]:
+        """A folder has no lists beside the records themselves."""
+        return ()
+
     def delete(self, key: str) -> None:
         """Remove a shard, its record first, so that it never counts without its bytes."""
         for path in (self._record_path(key), self.data_path(key)):
@@ -140,15 +156,21 @@ class DirectoryTier:
 
         A copy into a folder begins anew each time, so that no part of a `wanted` key is of use.
         """
-        removed = 0
+        removed, now = 0, now or self._now()
         own = copying.part_path(Path("x"), self.owner).name.removeprefix("x")
         for part in self.root.rglob(f"*{copying.PART_SUFFIX}"):
             with contextlib.suppress(OSError):
-                old = (now or time.time()) - part.stat().st_mtime > ABANDONED_PART_S
+                old = now - part.stat().st_mtime > ABANDONED_PART_S
                 if old or (self.owner and part.name.endswith(own)):
                     part.unlink()
                     removed += 1
         return removed
+
+    def _now(self) -> float:
+        """Return the time by the clock that dates the files here: the node's own may have been set meanwhile."""
+        with contextlib.suppress(OSError), opening.opened_folder(self.root) as folder:
+            return opening.dated(f".{self.owner}.now{copying.PART_SUFFIX}", folder=folder)
+        return 0.0
 
     def data_path(self, key: str) -> Path:
         """Return the path of a key's shard. Raises InvalidInput for a key that could leave the folder."""

@@ -104,13 +104,7 @@ class ObjectTier:
         entry = self.record(key)
         if entry["digest"] != digest:
             raise DigestMismatch(f"{self.place(key)} was committed with {entry['digest']}, wanted is {digest}.")
-        size = 0
-        with copying.writing(target, copying.part_path(target, self.owner).name) as writer:
-            for piece in self.pieces(key):
-                size += len(piece)
-                with copying.tier_errors(target):
-                    _write_all(writer, piece)
-        return size
+        return copying.gathered(self.pieces(key), target, digest=digest, owner=self.owner)
 
     def pieces(self, key: str) -> Iterator[bytes]:
         """Yield the content of a listed shard in order; raises DigestMismatch at the end when it is not what it was."""
@@ -148,14 +142,14 @@ class ObjectTier:
                 found += manifests.keys_of(each.path, manifests.read(self.bucket, each.path).entries)
         return sorted(key for key in found if key.startswith(prefix))
 
-    def damaged(self) -> list[RecordUnusable]:
+    def damaged(self) -> Sequence[str]:
         """Return what is wrong with manifests that cannot be believed."""
         found = []
         for each in self.bucket.listed(manifests.FOLDER):
             try:
                 manifests.read(self.bucket, each.path)
             except RecordUnusable as error:
-                found.append(error)
+                found.append(error.message)
         return found
 
     def delete(self, key: str) -> None:
@@ -313,9 +307,3 @@ def _ahead(do: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
             waiting.append(pool.submit(do, item))
         while waiting:
             yield waiting.popleft().result()
-
-
-def _write_all(writer: int, piece: bytes) -> None:
-    left = memoryview(piece)
-    while left:
-        left = left[os.write(writer, left) :]

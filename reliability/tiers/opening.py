@@ -69,6 +69,16 @@ def replace(path: Path, content: bytes, *, mode: int = 0o644) -> None:
             raise
 
 
+def dated(name: str, *, folder: int) -> float:
+    """Return the time that a file made now gets, by the clock of the file system. Raises OSError."""
+    handle = created(name, folder=folder)
+    try:
+        return os.fstat(handle).st_mtime
+    finally:
+        os.close(handle)
+        os.unlink(name, dir_fd=folder)
+
+
 def create_once(path: Path, content: bytes) -> bool:
     """Make a small file, durable and whole, unless there is one; return whether it was made. Raises OSError."""
     part = f"{path.name}.{secrets.token_hex(6)}.part"

@@ -1,0 +1,180 @@
+"""manage.py snapshots: list, verify, restore, export and prune what is stored of a job, in a folder or elsewhere."""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+from django.core.management import BaseCommand, CommandError, CommandParser
+
+from reliability.domain.snapshots import in_lineage, lineage_ceilings
+from reliability.management import exporting, pruning
+from reliability.management.console import job_named, plain_errors, table
+from reliability.management.progress import Bar, size_text
+from reliability.models import Job
+from reliability.ports import TierStore
+from reliability.selectors import core
+from reliability.services import snapshots
+from reliability.tiers import catalogue, choosing
+from reliability.tiers.catalogue import Stored
+from reliability.tiers.directory import DirectoryTier
+from reliability.tiers.shards import Shard
+
+
+class Command(BaseCommand):
+    """What lies on storage, also when there is nothing else left: with --at no database is asked."""
+
+    help = "List, verify, restore, export or prune the stored snapshots of a job."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Declare the actions."""
+        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+        texts = {
+            "list": "show what is stored, newest first",
+            "verify": "read it all and compare digests; exit code 1 when something is wrong",
+            "restore": "copy the newest good snapshot into a folder",
+            "export": "write the newest good snapshot as .safetensors, .pt or .pth files, one a rank",
+            "prune": "remove old snapshots, and those of abandoned attempts",
+        }
+        for name, text in texts.items():
+            action = actions.add_parser(name, help=text)
+            action.add_argument("job", help="name of the job")
+            action.add_argument(
+                "--at", metavar="ADDRESS", help="a folder or s3://, gs://, az:// address (the job's own)"
+            )
+            action.add_argument("--ranks", type=int, default=0, help="ranks of the job, where storage does not say")
+            if name in {"verify", "restore", "export"}:
+                action.add_argument("--step", type=int, help="this step alone")
+                action.add_argument("--epoch", type=int, help="of this attempt alone")
+            if name in {"restore", "export"}:
+                action.add_argument("--to", type=Path, required=True, help="folder to make, or file to write")
+            if name == "export":
+                action.add_argument("--rank", type=int, help="this rank alone")
+            if name == "prune":
+                action.add_argument("--keep", type=int, default=8, help="how many whole snapshots stay (8)")
+                action.add_argument("--dry-run", action="store_true", help="only show what would go")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        """Carry out one action."""
+        with plain_errors():
+            job = None if options["at"] else job_named(options["job"])
+            tier = choosing.job_tier(options["at"] or (job.storage_dir if job else ""), options["job"])
+            found = catalogue.stored(tier, ranks=options["ranks"] or (job.world_size if job else 0))
+            for damaged in tier.damaged():
+                self.stderr.write(f"Not believed: {damaged}")
+            if not found:
+                raise CommandError(f"Nothing of job {options['job']} is stored there.")
+            if job is not None and options["action"] in {"restore", "export"} and options["epoch"] is None:
+                found = _of_the_line(found, job)
+            getattr(self, f"_{options['action']}")(tier, found, options, job)
+
+    def _list(self, _tier: TierStore, found: Sequence[Stored], _options: dict[str, Any], _job: Job | None) -> None:
+        rows = [
+            (
+                each.snapshot.step,
+                each.snapshot.epoch,
+                f"{len(each.keys)}/{each.ranks}",
+                size_text(each.size_bytes),
+                _state(each),
+            )
+            for each in found
+        ]
+        self.stdout.write(table(("STEP", "EPOCH", "RANKS", "SIZE", "STATE"), rows))
+
+    def _verify(self, tier: TierStore, found: Sequence[Stored], options: dict[str, Any], _job: Job | None) -> None:
+        wrong = 0
+        for each in catalogue.candidates(found, step=options["step"], epoch=options["epoch"]):
+            with self._bar(each) as bar:
+                read = catalogue.verified(tier, each, bar.add)
+            wrong += not read.whole
+            self.stdout.write(f"{_name(read)}: {_state(read) if not read.whole else 'good'}")
+        if wrong:
+            raise CommandError(f"{wrong} of the stored snapshots cannot be restored.")
+
+    def _restore(self, tier: TierStore, found: Sequence[Stored], options: dict[str, Any], _job: Job | None) -> None:
+        target = DirectoryTier(options["to"])
+        good = self._newest_good(tier, found, options, target)
+        self.stdout.write(f"{_name(good)} lies in {options['to']}: {size_text(good.size_bytes)}.")
+
+    def _export(self, tier: TierStore, found: Sequence[Stored], options: dict[str, Any], _job: Job | None) -> None:
+        path: Path = options["to"].absolute()
+        write = exporting.writer(path)
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".stepkeeper-") as folder:
+            target = DirectoryTier(Path(folder))
+            good = self._newest_good(tier, found, options, target)
+            ranks = _ranks(good, options)
+            for rank in ranks:
+                shard = Shard(good.snapshot.epoch, good.snapshot.step, rank)
+                record = target.data_path(shard.flat_key).with_suffix(".json")
+                one = path if len(ranks) == 1 else path.with_name(f"{path.stem}-rank{rank}{path.suffix}")
+                write(exporting.load(record, rank), one)
+                self.stdout.write(f"{_name(good)}, rank {rank}: {one}")
+
+    def _prune(self, tier: TierStore, found: Sequence[Stored], options: dict[str, Any], job: Job | None) -> None:
+        line = lineage_ceilings(core.epoch_starts(job)) if job else None
+        plan = pruning.plan(found, keep=options["keep"], line=line)
+        for each in plan.gone:
+            self.stdout.write(f"{'Would remove' if options['dry_run'] else 'Removes'} {_name(each)}: {_state(each)}")
+        if options["dry_run"] or not plan.gone:
+            self.stdout.write(f"{len(plan.gone)} snapshots, {size_text(sum(each.size_bytes for each in plan.gone))}.")
+            return
+        with self._bar(plan.newest) as bar:  # nothing goes before what stays was read
+            read = catalogue.verified(tier, plan.newest, bar.add)
+        if not read.whole:
+            raise CommandError(f"{_name(read)} would be the newest to stay, and is no good: {_state(read)}.")
+        for each in plan.gone:
+            for key in each.keys.values():
+                tier.delete(key)
+            if job is not None:
+                snapshots.note_removed(job, each.snapshot)
+        self.stdout.write(f"{len(plan.gone)} snapshots are removed.")
+
+    def _newest_good(
+        self, tier: TierStore, found: Sequence[Stored], options: dict[str, Any], target: DirectoryTier
+    ) -> Stored:
+        """Bring the newest snapshot that is good into a folder, telling which newer ones were passed over and why."""
+        for each in catalogue.candidates(found, step=options["step"], epoch=options["epoch"]):
+            read = each
+            if each.whole:
+                with self._bar(each) as bar:
+                    read = catalogue.bring(tier, each, target, _ranks(each, options), bar.add)
+            if read.whole:
+                return read
+            for rank in read.keys:
+                target.delete(Shard(read.snapshot.epoch, read.snapshot.step, rank).flat_key)
+            self.stderr.write(f"Passed over {_name(read)}: {_state(read)}")
+        raise CommandError("No stored snapshot is whole and good.")
+
+    def _bar(self, each: Stored) -> Bar:
+        stream = cast(TextIO, getattr(self.stderr, "_out", self.stderr))  # its wrapper would end every line
+        return Bar(stream, f"step {each.snapshot.step}", each.size_bytes)
+
+
+def _of_the_line(found: Sequence[Stored], job: Job) -> list[Stored]:
+    """Return those of the line that goes on, without what is distrusted; before a first start there is no line."""
+    line, distrusted = lineage_ceilings(core.epoch_starts(job)), core.distrusted(job)
+    return [each for each in found if (not line or in_lineage(each.snapshot, line)) and each.snapshot not in distrusted]
+
+
+def _ranks(each: Stored, options: dict[str, Any]) -> list[int]:
+    chosen = options.get("rank")
+    if chosen is None:
+        return list(each.keys)
+    if chosen not in each.keys:
+        raise CommandError(f"{_name(each)} has no rank {chosen}; there are: {', '.join(map(str, each.keys))}.")
+    return [chosen]
+
+
+def _name(each: Stored) -> str:
+    return f"step {each.snapshot.step} of attempt {each.snapshot.epoch}"
+
+
+def _state(each: Stored) -> str:
+    return "; ".join(_troubles(each)) or "whole"
+
+
+def _troubles(each: Stored) -> Iterator[str]:
+    if each.missing:
+        yield f"no rank {', '.join(map(str, each.missing))}"
+    for rank, why in each.problems.items():
+        yield f"rank {rank}: {why}"
