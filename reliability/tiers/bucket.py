@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # the library has these names for type checkers alone
     from obstore.store import ClientConfig, RetryConfig
 
 ALLOW_HTTP = "AWS_ALLOW_HTTP"
+UNSIGNED = ("AWS_UNSIGNED_PAYLOAD", "AWS_SKIP_SIGNATURE")
 CLIENT: "ClientConfig" = {"connect_timeout": "5s", "timeout": "120s", "pool_idle_timeout": "30s"}
 RETRIES: "RetryConfig" = {"max_retries": 3, "retry_timeout": timedelta(seconds=20)}
 KINDS = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}
@@ -61,6 +62,14 @@ class Bucket:
     def __init__(self, url: str, store: ObjectStore | None = None) -> None:
         self.url = url.rstrip("/")
         self._opened = store
+
+    @property
+    def refuses_other_content(self) -> bool:
+        """Whether the store itself compares what comes with what was sent.
+
+        On S3 each request is signed together with the SHA-256 of its content, unless the environment says otherwise.
+        """
+        return self.url.startswith("s3://") and not any(_is_set(name) for name in UNSIGNED)
 
     @property
     def _store(self) -> ObjectStore:
@@ -153,11 +162,15 @@ def _reason(text: str) -> str:
     return " ".join(first.split())[:_REASON_CHARACTERS]
 
 
+def _is_set(variable: str) -> bool:
+    return os.environ.get(variable, "").lower() in {"1", "true", "yes", "on"}
+
+
 def _opened(url: str) -> ObjectStore:
     scheme, place, prefix = split(url)
     kind: type[S3Store] | type[GCSStore] | type[AzureStore] = KINDS[scheme]
     try:  # each kind of store reads the environment itself
-        options: ClientConfig = {**CLIENT, "allow_http": os.environ.get(ALLOW_HTTP, "").lower() in {"1", "true", "yes"}}
+        options: ClientConfig = {**CLIENT, "allow_http": _is_set(ALLOW_HTTP)}
         return kind(place, prefix=prefix or None, client_options=options, retry_config=RETRIES)
     except exceptions.BaseError as error:
         raise TierUnreachable(f"{url} cannot be used: {_reason(str(error))}", hint=_CREDENTIALS_HINT) from None

@@ -222,7 +222,7 @@ class ObjectTier:
         there = {each.path: each for each in self.bucket.listed(folder)}
         hasher, size = copying.new_hasher(digest), 0
 
-        def piecewise() -> Iterator[tuple[str, memoryview]]:
+        def piecewise() -> Iterator[tuple[str, bytes]]:
             nonlocal size
             for index, piece in enumerate(_read(source, self._part_bytes)):
                 hasher.update(piece)
@@ -234,14 +234,15 @@ class ObjectTier:
         copying.compare(source, copying.text_of(hasher), digest)
         return size
 
-    def _send_part(self, path: str, piece: memoryview, there: Found | None) -> None:
+    def _send_part(self, path: str, piece: bytes, there: Found | None) -> None:
         if there is not None and there.size_bytes == len(piece) and self._holds(path, there.e_tag, piece):
             return
         self._pace.take(len(piece))
-        if not self._holds(path, self.bucket.put(path, piece), piece):
+        tag = self.bucket.put(path, piece)
+        if not self.bucket.refuses_other_content and not self._holds(path, tag, piece):
             raise TierUnreachable(f"{self.bucket.url}/{path} was not stored as it was sent; it is sent again.")
 
-    def _holds(self, path: str, e_tag: str, piece: memoryview) -> bool:
+    def _holds(self, path: str, e_tag: str, piece: bytes) -> bool:
         """Whether the store holds these bytes: its tag is their MD5, or what it hands out is the same."""
         if _MD5.fullmatch(tag := e_tag.strip('"')) and tag == hashlib.md5(piece, usedforsecurity=False).hexdigest():
             return True
@@ -281,20 +282,19 @@ def _folder_of(part: Found) -> str:
     return part.path.rpartition("/")[0]
 
 
-def _read(source: Path, part_bytes: int) -> Iterator[memoryview]:
-    """Yield a file in parts, each in a buffer of its own."""
+def _read(source: Path, part_bytes: int) -> Iterator[bytes]:
+    """Yield a file in parts. The library sends from their memory without a copy, so that each has its own."""
     with copying.tier_errors(source):
         reader = os.fdopen(opening.regular(source), "rb", buffering=0)
     with reader:
         while True:
-            buffer, filled = memoryview(bytearray(part_bytes)), 0
             with copying.tier_errors(source):
-                while filled < part_bytes and (count := os.readv(reader.fileno(), [buffer[filled:]])):
-                    filled += count
-            if filled:
-                yield buffer[:filled]
-            if filled < part_bytes:
+                piece = reader.read(part_bytes)
+                while piece and len(piece) < part_bytes and (more := reader.read(part_bytes - len(piece))):
+                    piece += more
+            if not piece:
                 return
+            yield piece
 
 
 def _ahead(do: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:

@@ -1,13 +1,15 @@
 """What only an object store has: parts, manifests that several nodes write, troubles of the network, secrets."""
 
 import hashlib
+import io
 import logging
 import os
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -237,6 +239,34 @@ def test_parts_under_way_are_kept_however_long_the_upload_takes(tier: ObjectTier
     tier.put(source, KEY, digest=digest_of(CONTENT))
     s3.remove("team/lm/manifests/e1/s10.json")
     assert other(tier, "node-b").sweep() == 0
+
+
+def test_what_a_store_lost_though_it_said_otherwise_is_not_listed(tier: ObjectTier, s3: S3Server, source: Path) -> None:
+    def lose(environ: Mapping[str, Any]) -> tuple[str, bytes] | None:
+        return (
+            ("200 OK", b"") if environ["PATH_INFO"].endswith("000001") and environ["REQUEST_METHOD"] == "PUT" else None
+        )
+
+    with s3.troubled(lose), pytest.raises(TierUnreachable):
+        tier.put(source, KEY, digest=digest_of(CONTENT))
+    assert list(tier.keys("")) == []
+
+
+def test_a_store_that_does_not_check_what_comes_is_asked_what_it_holds(
+    tier: ObjectTier, s3: S3Server, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flip(environ: Mapping[str, Any]) -> None:
+        if environ["REQUEST_METHOD"] == "PUT" and environ["PATH_INFO"].endswith("000001"):
+            content = environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))
+            environ["wsgi.input"] = io.BytesIO(content[:-1] + bytes([content[-1] ^ 1]))
+
+    monkeypatch.setenv("AWS_UNSIGNED_PAYLOAD", "true")
+    unsigned = other(tier, "node-a")
+    with s3.troubled(flip), pytest.raises(TierUnreachable, match="not stored as it was sent"):
+        unsigned.put(source, KEY, digest=digest_of(CONTENT))
+    assert list(tier.keys("")) == []
+    unsigned.put(source, KEY, digest=digest_of(CONTENT))
+    assert b"".join(tier.pieces(KEY)) == CONTENT
 
 
 def test_a_full_store_is_told_as_such_and_nothing_of_the_try_stays(
