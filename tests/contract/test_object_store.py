@@ -296,6 +296,17 @@ def test_a_store_that_is_away_a_bucket_that_is_not_there_and_a_wrong_key_are_tol
     assert list(tier.keys("")) == []
 
 
+def test_an_environment_without_credentials_is_told_what_is_missing(
+    s3: S3Server, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_METADATA_ENDPOINT", f"{s3.endpoint}/credentials")
+    with s3.troubled(lambda environ: forbidden(environ)), pytest.raises(TierUnreachable, match="may not") as told:
+        choosing.job_tier(f"s3://{BUCKET}/x", "lm").put(source, KEY, digest=digest_of(CONTENT))
+    assert "credentials" in told.value.hint
+
+
 def test_no_secret_gets_into_a_message_or_a_traceback(
     tier: ObjectTier, s3: S3Server, source: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -192,6 +193,22 @@ def test_a_key_that_could_leave_the_tier_is_refused(tier: TierStore, source: Sou
 def test_a_source_that_is_gone_is_named(tier: TierStore, tmp_path: Path) -> None:
     with pytest.raises(CopyMissing, match="nowhere"):
         tier.put(tmp_path / "nowhere", "e1-s1-r0", digest="blake2b:00")
+
+
+@pytest.mark.parametrize("jump_s", [-3600.0, 3600.0])
+def test_a_copy_under_way_is_not_swept_when_the_clock_of_the_node_jumps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump_s: float
+) -> None:
+    part = tmp_path / "tier" / "e1-s1-r0.snap.node-b.part"
+    part.parent.mkdir()
+    part.write_bytes(b"x")
+    now = time.time()
+    monkeypatch.setattr("time.time", lambda: now + 2 * jump_s)
+    tier = DirectoryTier(tmp_path / "tier", owner="node-a")
+    assert tier.sweep() == 0
+    os.utime(part, (now - 4000, now - 4000))
+    assert tier.sweep() == 1
+    assert list((tmp_path / "tier").iterdir()) == []
 
 
 def test_bytes_without_a_commit_record_do_not_exist(tmp_path: Path) -> None:
