@@ -48,6 +48,7 @@ class ObjectTier:
         self.owner = owner
         self._pace = pace or Pace()
         self._part_bytes = part_bytes
+        self._listed: dict[tuple[str, str], list[str]] = {}
 
     def place(self, key: str) -> str:
         """Return the address by which reports and orders name a key."""
@@ -135,12 +136,18 @@ class ObjectTier:
         return _checked(self.place(key), entry)
 
     def keys(self, prefix: str) -> Sequence[str]:
-        """Return the listed keys that begin with a prefix, sorted. A manifest that is none lists nothing."""
-        found: list[str] = []
+        """Return the listed keys that begin with a prefix, sorted. A manifest that is none lists nothing.
+
+        A manifest is read again only when its tag has changed: every node looks at all of them after every copy.
+        """
+        known, self._listed = self._listed, {}
         for each in self.bucket.listed(manifests.FOLDER):
-            with contextlib.suppress(RecordUnusable):
-                found += manifests.keys_of(each.path, manifests.read(self.bucket, each.path).entries)
-        return sorted(key for key in found if key.startswith(prefix))
+            found = known.get((each.path, each.e_tag)) if each.e_tag else None
+            if found is None:
+                with contextlib.suppress(RecordUnusable):
+                    found = manifests.keys_of(each.path, manifests.read(self.bucket, each.path).entries)
+            self._listed[each.path, each.e_tag] = found or []
+        return sorted(key for found in self._listed.values() for key in found if key.startswith(prefix))
 
     def damaged(self) -> Sequence[str]:
         """Return what is wrong with manifests that cannot be believed."""

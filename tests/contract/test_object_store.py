@@ -160,6 +160,18 @@ def test_every_byte_of_a_manifest_is_guarded(tier: ObjectTier, s3: S3Server, sou
     assert "s20.json" in tier.damaged()[0]
 
 
+def test_manifests_that_did_not_change_are_not_read_again(tier: ObjectTier, s3: S3Server, source: Path) -> None:
+    for step in (10, 20):
+        tier.put(source, f"e1/s{step}-r0", digest=digest_of(CONTENT))
+    assert len(tier.keys("")) == 2
+    other(tier, "node-b").put(source, "e1/s20-r1", digest=digest_of(CONTENT))
+    s3.requests.clear()
+    assert len(tier.keys("")) == 3
+    assert [path for method, path in s3.requests if "s10.json" in path] == []
+    tier.delete("e1/s10-r0")
+    assert len(tier.keys("")) == 2
+
+
 def test_a_manifest_that_is_none_is_replaced_by_the_next_good_one(tier: ObjectTier, s3: S3Server, source: Path) -> None:
     s3.write("team/lm/manifests/e1/s10.json", b"{")
     tier.put(source, KEY, digest=digest_of(CONTENT))

@@ -155,6 +155,18 @@ def test_shards_of_nobody_knows_whom_are_nobodys_to_take(tier: TierStore, source
         tier.claim("first", ranks=2)
 
 
+@pytest.mark.parametrize("kind", ["folder", "s3"])
+def test_a_limit_of_bandwidth_holds_on_every_tier(
+    kind: str, request: pytest.FixtureRequest, source: Source, tmp_path: Path
+) -> None:
+    (tmp_path / "storage").mkdir()
+    address = str(request.getfixturevalue("s3_url")) if kind == "s3" else str(tmp_path / "storage")
+    path, digest = source(bytes(20 * 2**20))
+    began = time.monotonic()
+    choosing.job_tier(address, "lm", bytes_per_s=32 * 2**20).put(path, "e1/s1-r0", digest=digest)
+    assert time.monotonic() - began > 0.45, "all but the last piece, 16 MiB at least, take their time"
+
+
 def test_sweeping_leaves_what_is_committed(tier: TierStore, source: Source, tmp_path: Path) -> None:
     path, digest = source(b"x" * 10)
     tier.put(path, "e1/s1-r0", digest=digest)
