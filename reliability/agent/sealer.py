@@ -15,10 +15,13 @@ from reliability.agent.clock import steady
 from reliability.agent.lane import say
 from reliability.errors import CopyMissing, TierError
 from reliability.tiers.records import RecordUnusable
+from reliability.tiers.slotmaps import SlotMaps
 from reliability.trainer.folder import Shard
 
 PAUSE_S = 0.01
 LOOK_S = 0.5
+FRESH_S = 2.0
+"""For so long memory is taken to be what it was when it was hashed."""
 
 log = logging.getLogger("stepkeeper.agent")
 
@@ -32,6 +35,8 @@ class Sealer:
         self._seen: dict[str, int] = {}
         self._looked_at = 0.0
         self._bad: dict[Path, int] = {}
+        self._sealed_at: dict[Path, float] = {}
+        self.maps = SlotMaps()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -54,8 +59,15 @@ class Sealer:
                 self._seen[job] = changed_at
                 sealed += self._seal_job(memory, job)
         if everything:
-            self._looked_at = steady()
+            self._looked_at = now = steady()
+            self._sealed_at = {path: at for path, at in self._sealed_at.items() if now - at < FRESH_S}
+            self.maps.prune()
         return sealed
+
+    def is_fresh(self, path: Path) -> bool:
+        """Whether this process computed the digests of a shard a moment ago."""
+        at = self._sealed_at.get(path)
+        return at is not None and steady() - at < FRESH_S
 
     def _seal_job(self, memory: Path, job: str) -> int:
         sealed = 0
@@ -71,9 +83,10 @@ class Sealer:
         return sealed
 
     def _seal(self, path: Path, job: str) -> bool:
-        if self._bad.get(path) == _stamp(path) or not sealing.seal(path, job=job):
+        if self._bad.get(path) == _stamp(path) or not sealing.seal(path, job=job, maps=self.maps):
             return False
         self._bad.pop(path, None)
+        self._sealed_at[path] = steady()
         with contextlib.suppress(BlockingIOError):
             os.write(self._wake, b"s")
         return True

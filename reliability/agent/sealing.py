@@ -5,24 +5,22 @@ checks by, and writes the commit record beside it. Nothing in a slot is trusted,
 any moment: it is looked at again after it was read, and what is no longer the same was never sealed.
 """
 
-import mmap
 import os
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy  # noqa: F401 - sums.py adds with it when it is there
+import numpy
 
 from reliability.errors import CopyMissing
 from reliability.tiers import copying, digests, opening, records
 from reliability.tiers.directory import DATA_SUFFIX, RECORD_SUFFIX
 from reliability.tiers.records import RecordUnusable
+from reliability.tiers.slotmaps import SlotMaps
 from reliability.trainer import layout
 from reliability.trainer.errors import CorruptSnapshot
 from reliability.trainer.folder import Shard
 from reliability.trainer.layout import Prelude
-from reliability.trainer.sums import Sums, text_of
+from reliability.trainer.sums import PIECE_BYTES, Sums
 
 
 def unsealed(memory: Path) -> list[tuple[Shard, Path]]:
@@ -36,37 +34,48 @@ def unsealed(memory: Path) -> list[tuple[Shard, Path]]:
     return sorted(found, key=lambda item: item[0], reverse=True)
 
 
-def seal(path: Path, *, job: str) -> bool:
+def seal(path: Path, *, job: str, maps: SlotMaps | None = None) -> bool:
     """Write the commit record of a shard in memory; False when it is none (any more).
 
+    `maps`: the mappings of a process that seals again and again.
     Raises RecordUnusable for a file that only looks like a shard, TierError when the record cannot be written.
     """
     with copying.tier_errors(path):
         handle = opening.regular(path)
     try:
-        before = _prelude(handle, path)
-        if before is None:
-            return False
-        record = _record(handle, path, before, job)
-        if _prelude(handle, path) != before or not _still_named(handle, path):
-            return False
+        record = _record_of(handle, path, job, maps or SlotMaps())
+    except RecordUnusable:
+        if _still_named(handle, path):
+            raise
+        return False  # it lost its name, and then what it held, while it was read
     finally:
         os.close(handle)
+    if record is None:
+        return False
     with copying.tier_errors(path):
         opening.replace(path.with_suffix(RECORD_SUFFIX), copying.json_bytes(records.guarded(record)), mode=0o600)
     return True
 
 
-def _record(handle: int, path: Path, prelude: Prelude, job: str) -> dict[str, Any]:
+def _record_of(handle: int, path: Path, job: str, maps: SlotMaps) -> dict[str, Any] | None:
+    """Return the record of what is ready under a name; None when that changed while it was read."""
+    before = _prelude(handle, path)
+    if before is None:
+        return None
+    record = _record(handle, path, before, job, maps)
+    same = _prelude(handle, path) == before and _still_named(handle, path)
+    return record if same else None
+
+
+def _record(handle: int, path: Path, prelude: Prelude, job: str, maps: SlotMaps) -> dict[str, Any]:
     shard = Shard.of(path)
     if shard is None:
         raise CopyMissing(f"{path} is not named as a shard.")
-    with copying.tier_errors(path):
-        mapped = mmap.mmap(handle, prelude.total, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
     chunks, sums = [], []
-    with mapped:
-        header = _header(mapped, path, prelude)
-        for chunk, added in _chunks(mapped):
+    with copying.tier_errors(path), maps.content(handle) as view:
+        header = _header(view, path, prelude)
+        for start in range(0, len(view), digests.CHUNK_BYTES):
+            chunk, added = _read_chunk(view[start : start + digests.CHUNK_BYTES])
             chunks.append(chunk)
             sums.append(added)
     if tuple(header.get(name) for name in ("epoch", "step", "rank")) != (shard.epoch, shard.step, shard.rank):
@@ -89,32 +98,20 @@ def _record(handle: int, path: Path, prelude: Prelude, job: str) -> dict[str, An
     }
 
 
-def _header(mapped: mmap.mmap, path: Path, prelude: Prelude) -> dict[str, Any]:
-    view = memoryview(mapped)
+def _header(view: memoryview, path: Path, prelude: Prelude) -> dict[str, Any]:
     try:
-        head = view[: prelude.data_at]
-        try:
-            return layout.read_header(prelude, head, path)[0]
-        finally:
-            head.release()
+        return layout.read_header(prelude, view[: prelude.data_at], path)[0]
     except CorruptSnapshot as error:
         raise RecordUnusable(str(error)) from error
-    finally:
-        view.release()
 
 
-def _chunks(mapped: mmap.mmap) -> Iterator[tuple[str, str]]:
-    """Yield digest and sums of each chunk."""
-    array = sys.modules["numpy"].frombuffer(mapped, dtype="u1")
-    address, view, adder = array.ctypes.data, memoryview(mapped), Sums()
-    try:
-        for start in range(0, len(view), digests.CHUNK_BYTES):
-            piece = view[start : start + digests.CHUNK_BYTES]
-            yield digests.chunk(piece), text_of(adder.of(address + start, len(piece)))
-            piece.release()
-    finally:
-        view.release()
-        del array
+def _read_chunk(chunk: memoryview) -> tuple[str, str]:
+    """Return digest and sums of a chunk, each piece read from memory once."""
+    hasher, sums = digests.new_chunk(), Sums(numpy.frombuffer(chunk, dtype=numpy.uint8).ctypes.data, len(chunk))
+    for at in range(0, len(chunk), PIECE_BYTES):
+        hasher.update(chunk[at : at + PIECE_BYTES])
+        sums.add(at)
+    return str(hasher.hexdigest()), sums.text()
 
 
 def _prelude(handle: int, path: Path) -> Prelude | None:

@@ -31,9 +31,10 @@ class SsdLane(Lane):
     tier = Tier.SSD
     keep = KEEP_ON_SSD
 
-    def __init__(self, record: JobRecord, source: DirectoryTier, target: DirectoryTier) -> None:
+    def __init__(self, record: JobRecord, source: DirectoryTier, target: DirectoryTier, sealer: Sealer) -> None:
         super().__init__(record, source, target)
         self._ssd = target
+        self._sealer = sealer
         self._generations: dict[tuple[int, int], int] = {}
 
     def bring(self, shard: Shard, record: dict[str, Any]) -> None:
@@ -43,8 +44,10 @@ class SsdLane(Lane):
             return
         whose, generation = (shard.epoch, shard.rank), int(record.get("generation") or 0)
         record["superseded"] = max(generation - self._last(whose) - 1, 0)
-        with direct.held(self.source.data_path(shard.flat_key)) as content:
-            self._ssd.put_from_memory(content, self.stored_as(shard), record=record)
+        path = self.source.data_path(shard.flat_key)
+        with direct.held(path, self._sealer.maps) as content:
+            fresh = self._sealer.is_fresh(path)
+            self._ssd.put_from_memory(content, self.stored_as(shard), record=record, fresh=fresh)
         self._generations[whose] = max(generation, self._last(whose))
 
     def _last(self, whose: tuple[int, int]) -> int:
@@ -92,7 +95,7 @@ class SsdMover(Mover):
         """Return the lane of a job."""
         memory = DirectoryTier(self.options.memory_dir / record.job / "mem")
         ssd = DirectoryTier(self.options.ssd_dir / record.job, owner=self.options.node, private=True)
-        return SsdLane(record, memory, ssd)
+        return SsdLane(record, memory, ssd, self.sealer)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ digest compared, forced to the disk, renamed, and the folder forced to the disk 
 import contextlib
 import errno
 import fcntl
-import mmap
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,13 +16,13 @@ from pathlib import Path
 from reliability.errors import CopyMissing, DigestMismatch, TierUnreachable
 from reliability.tiers import copying, digests, opening
 from reliability.tiers.digests import CHUNK_BYTES
+from reliability.tiers.slotmaps import SlotMaps
 
 PAGE = 4096
-POPULATE_READ = 22  # MADV_POPULATE_READ, Linux 5.14
 
 
 @contextlib.contextmanager
-def held(path: Path) -> Iterator[memoryview]:
+def held(path: Path, maps: SlotMaps) -> Iterator[memoryview]:
     """Yield the content of a slot in memory where it lies; its writer leaves it alone until the block ends.
 
     Raises CopyMissing when it is being written or is no longer there under this name.
@@ -32,19 +31,10 @@ def held(path: Path) -> Iterator[memoryview]:
         handle = opening.regular(path)
     try:
         _lock(handle, path)
-        size = os.fstat(handle).st_size
-        if size == 0:
+        if os.fstat(handle).st_size == 0:
             raise CopyMissing(f"{path} is empty.")
-        with copying.tier_errors(path):
-            mapped = mmap.mmap(handle, size, prot=mmap.PROT_READ)
-        with contextlib.suppress(OSError):
-            mapped.madvise(POPULATE_READ)
-        view = memoryview(mapped)
-        try:
+        with maps.content(handle) as view:
             yield view
-        finally:
-            view.release()
-            mapped.close()
     finally:
         os.close(handle)
 
@@ -60,9 +50,12 @@ def _lock(handle: int, path: Path) -> None:
         raise CopyMissing(f"{path} was written over meanwhile.")
 
 
-def write(view: memoryview, target: Path, *, digest: str, chunks: Sequence[str], owner: str = "") -> int:
+def write(
+    view: memoryview, target: Path, *, digest: str, chunks: Sequence[str], owner: str = "", fresh: bool = False
+) -> int:
     """Write a slot's content to `target`, durable and verified, and return its size.
 
+    `fresh`: this process computed the digests a moment ago from this very memory, and does not compute them again.
     Raises DigestMismatch when a chunk is not what the commit record names, TierFull, TierUnreachable.
     """
     if digests.root(list(chunks), len(view)) != digest:
@@ -70,8 +63,12 @@ def write(view: memoryview, target: Path, *, digest: str, chunks: Sequence[str],
     part = copying.part_path(target, owner)
     with copying.writing(target, part.name) as handle, copying.tier_errors(target):
         direct = _without_cache(handle, len(view))
-        with ThreadPoolExecutor(1, thread_name_prefix="digest") as pool:
-            _write_chunks(handle, view, chunks, pool, target)
+        if fresh:
+            for start in range(0, len(view), CHUNK_BYTES):
+                _write_all(handle, view[start : start + CHUNK_BYTES], target)
+        else:
+            with ThreadPoolExecutor(1, thread_name_prefix="digest") as pool:
+                _write_chunks(handle, view, chunks, pool, target)
         if direct:
             _with_cache(handle)
     return len(view)

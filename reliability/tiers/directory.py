@@ -71,11 +71,17 @@ class DirectoryTier:
 
         return self._put(key, copy, digest=digest, record=record or {})
 
-    def put_from_memory(self, content: memoryview, key: str, *, record: Mapping[str, Any]) -> int:
-        """Store what lies in memory under a key, straight from there; its record names the digest of each chunk."""
+    def put_from_memory(
+        self, content: memoryview, key: str, *, record: Mapping[str, Any], fresh: bool = False
+    ) -> int:
+        """Store what lies in memory under a key, straight from there; its record names the digest of each chunk.
+
+        `fresh`: those were computed a moment ago, by this process, from this very memory.
+        """
 
         def write(data: Path) -> int:
-            return direct.write(content, data, digest=record["digest"], chunks=record["chunks"], owner=self.owner)
+            known = {"digest": record["digest"], "chunks": record["chunks"], "fresh": fresh}
+            return direct.write(content, data, owner=self.owner, **known)
 
         return self._put(key, write, digest=record["digest"], record=record)
 

@@ -16,7 +16,7 @@ from .errors import CorruptSnapshot, StateMismatch, UnsupportedState
 ALIGNMENT = 64
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Buffer:
     """Bytes that are to be copied: `size` bytes at `address`, alive as long as `owner` is.
 
@@ -97,7 +97,10 @@ def is_tensor(value: object) -> bool:
     if torch is None or not isinstance(value, torch.Tensor):
         return False
     kind = type(value)
-    return kind is torch.Tensor or kind is torch.nn.Parameter or kind.__name__ in ("Buffer", "DTensor")
+    return kind is torch.Tensor or kind is torch.nn.Parameter or kind.__name__ in _KINDS
+
+
+_KINDS = frozenset({"Buffer", "DTensor"})
 
 
 def local(value: Any) -> Any:
@@ -175,26 +178,34 @@ def ndarray_from(data: memoryview, descr: Any, shape: list[int], axes: list[int]
 _names: dict[Any, str] = {}
 
 
-def tensor_buffer(value: Any, where: str) -> tuple[str, list[int], Buffer]:
-    """Return (dtype name, axes, bytes in memory order); of a tensor that is spread over ranks the local part."""
+def tensor_buffer(value: Any, where: str) -> tuple[dict[str, Any], Buffer]:
+    """Return (what describes it, its bytes in memory order); of a tensor that is spread over ranks the local part."""
     torch = needed("torch")
-    value = local(value)
-    if value.layout != torch.strided or value.is_quantized or value.is_meta:
+    if type(value).__name__ == "DTensor":
+        value = local(value)
+    if value.layout is not torch.strided or value.is_quantized or value.is_meta:
         raise UnsupportedState(f"{where} is a sparse, quantized or meta tensor")
-    name = _names.get(value.dtype) or _names.setdefault(value.dtype, str(value.dtype).removeprefix("torch."))
-    size = value.numel() * value.element_size()
-    as_it_lies = value.is_contiguous() and not (value.is_conj() or value.is_neg())
-    if as_it_lies and value.is_cpu and size:
-        axes = list(range(value.dim()))
-        return name, axes, Buffer(size, value.data_ptr(), value, where, size >= LAZY_BYTES)
+    dtype, shape = value.dtype, list(value.shape)
+    name = _names.get(dtype) or _names.setdefault(dtype, str(dtype).removeprefix("torch."))
+    size = value.nbytes
+    if size and value.is_cpu and value.is_contiguous() and not (value.is_conj() or value.is_neg()):
+        axes = list(range(len(shape)))
+        buffer = Buffer(size, value.data_ptr(), value, where, size >= LAZY_BYTES)
+    else:
+        axes, buffer = _rearranged(value, where, size)
+    return {"tensor": 0, "dtype": name, "shape": shape, "axes": axes}, buffer
+
+
+def _rearranged(value: Any, where: str, size: int) -> tuple[list[int], Buffer]:
+    """A copy in memory order, where that is not how the tensor lies; on another device the copy stays there."""
     axes = memory_order(value.shape, value.stride())
     dense = value.detach().resolve_conj().resolve_neg().permute(axes).contiguous()
     if size == 0:
-        return name, axes, Buffer(0, 0, None, where)
+        return axes, Buffer(0, 0, None, where)
     if not dense.is_cpu:
-        return name, axes, Buffer(size, 0, dense, where, True, dense)
+        return axes, Buffer(size, 0, dense, where, True, dense)
     lazy = size >= LAZY_BYTES and dense.data_ptr() == value.data_ptr()
-    return name, axes, Buffer(size, dense.data_ptr(), dense, where, lazy)
+    return axes, Buffer(size, dense.data_ptr(), dense, where, lazy)
 
 
 def tensor_from(data: memoryview, name: str, shape: list[int], axes: list[int]) -> Any:

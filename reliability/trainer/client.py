@@ -168,7 +168,7 @@ class GuardedRun(Run):
         if self._restore_from:
             live = self._live()
             try:
-                shard, states = load(Path(self._restore_from), rank=self.rank, live=live)
+                shard, states = load(Path(self._restore_from), rank=self.rank, live=live, mapped=self._tier.address_of)
             except (CorruptSnapshot, ConfigurationError) as error:
                 self._give_up(error)
             self._states.put(states)

@@ -23,12 +23,15 @@ WAKE_BYTES = 32 * 2**20
 Piece = tuple[int, int, int]  # to, from, bytes
 
 
-def pieces(slot: Slot, buffers: Sequence[Buffer], offsets: Sequence[int]) -> list[Piece]:
-    """Return what is to be copied where."""
+def pieces(
+    slot: Slot, buffers: Sequence[Buffer], offsets: Sequence[int], *, lazy: bool | None = None
+) -> list[Piece]:
+    """Return what is to be copied where: all of it, or only what may wait (`lazy`) or may not."""
+    start = slot.address
     return [
-        (slot.address + offset, buffer.address, buffer.size)
+        (start + offset, buffer.address, buffer.size)
         for buffer, offset in zip(buffers, offsets, strict=True)
-        if buffer.size and buffer.device is None
+        if buffer.size and buffer.device is None and (lazy is None or buffer.lazy is lazy)
     ]
 
 

@@ -6,6 +6,7 @@ TrainerError
 ├── StateMismatch        the snapshot and the program register different states
 ├── SlotMemory           there is no memory for the slots of snapshots
 ├── SlotsBusy            every slot is being read; the save was left out
+├── HeaderGrew           what is not arrays outgrew the room that a save beside training left for it
 ├── TornSnapshot         the program wrote to a state while it was copied
 └── CorruptSnapshot      the bytes read are not the bytes committed
 """
@@ -57,6 +58,13 @@ class SlotsBusy(TrainerError):
 
     code = "slots_busy"
     hint = "Give the ranks a third slot (STEPKEEPER_SLOTS=3) or take snapshots less often."
+
+
+class HeaderGrew(TrainerError):
+    """What is not arrays grew too much from one save beside training to the next: this one was left out."""
+
+    code = "header_grew"
+    hint = "The next save makes room for it; keep long lists out of the state, or as arrays."
 
 
 class TornSnapshot(TrainerError):

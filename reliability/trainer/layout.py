@@ -81,17 +81,16 @@ class Prelude:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where everything of one shard lies: its header and the offset of each buffer."""
+    """Where everything of one shard lies: the offset of each buffer, and how many bytes it takes in all."""
 
-    header: bytes
     offsets: tuple[int, ...]
     data_at: int
     needed: int
 
-    def prelude(self, *, total: int, state: int, generation: int, taken_at: float, stall_s: float) -> Prelude:
-        """Return the prelude of a shard of `total` bytes with this layout."""
-        crc = checksum(self.header, total=total, generation=generation, data_at=self.data_at)
-        return Prelude(total, len(self.header), crc, state, generation, self.data_at, taken_at, stall_s)
+    def prelude(self, header: bytes, *, total: int, generation: int, taken_at: float, stall_s: float) -> Prelude:
+        """Return the prelude of a shard of `total` bytes with this layout, as it is while it is being written."""
+        crc = checksum(header, total=total, generation=generation, data_at=self.data_at)
+        return Prelude(total, len(header), crc, WRITING, generation, self.data_at, taken_at, stall_s)
 
 
 def checksum(header: bytes | memoryview, *, total: int, generation: int, data_at: int) -> int:
@@ -104,19 +103,27 @@ def aligned(offset: int, to: int = ALIGNMENT) -> int:
     return offset + -offset % to
 
 
-def plan(about: dict[str, Any], tree: Any, sizes: Sequence[int], *, least_data_at: int = 0) -> Layout:
-    """Return the layout of a state. The buffers stay where they were (`least_data_at`) if the header lets them."""
-    header = json.dumps({**about, "tree": tree, "buffers": list(sizes)}, separators=(",", ":"), allow_nan=False)
-    raw = header.encode()
-    ends = PRELUDE_BYTES + len(raw)
-    roomy = aligned(ends + len(raw) // 16 + 256, PAGE)
-    data_at = least_data_at if ends <= least_data_at <= 2 * roomy else roomy
+def header_of(about: dict[str, Any], tree: Any, sizes: Sequence[int]) -> bytes:
+    """Return the header of a state."""
+    header = {**about, "tree": tree, "buffers": list(sizes)}
+    return json.dumps(header, separators=(",", ":"), allow_nan=False).encode()
+
+
+def room_for(header: bytes, before: int = 0) -> int:
+    """Return where the buffers begin: where they did `before` if that suits, or with room for the header to grow."""
+    ends = PRELUDE_BYTES + len(header)
+    roomy = aligned(ends + len(header) // 8 + 1024, PAGE)
+    return before if ends <= before <= 2 * roomy else roomy
+
+
+def plan(sizes: Sequence[int], data_at: int) -> Layout:
+    """Return the layout of buffers of these sizes, the first of which begins at `data_at`."""
     offsets = []
     at = data_at
     for size in sizes:
         offsets.append(at)
-        at = aligned(at + size)
-    return Layout(raw, tuple(offsets), data_at, aligned(at, PAGE))
+        at += size + -size % ALIGNMENT
+    return Layout(tuple(offsets), data_at, aligned(at, PAGE))
 
 
 def read_header(prelude: Prelude, raw: memoryview, where: object) -> tuple[dict[str, Any], list[int], list[int]]:

@@ -15,7 +15,7 @@ from .layout import PAGE, aligned
 from .slots import Slot, owner_lock
 
 LEAST = 2
-SLACK = 64
+SLACK = 256
 WAIT_S = 0.5
 PAUSE_S = 0.002
 
@@ -87,6 +87,11 @@ class SlotPool:
             extra = len(self.slots) > self._wanted or (slot.size < fitting // 2 and len(self.slots) > LEAST)
             if extra and self._may_go(slot) and slot.lock():
                 self._drop(slot)
+
+    def address_of(self, path: Path) -> int | None:
+        """Return where a slot's file is mapped, if it is one."""
+        self._open()
+        return next((slot.address for slot in self.slots if slot.path == path), None)
 
     def close(self) -> None:
         """Let go of the slots: what they hold stays, and another process may write to them."""

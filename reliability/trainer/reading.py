@@ -7,9 +7,7 @@ passes; when one differs nothing may be used, the arrays filled so far included.
 """
 
 import ctypes
-import mmap
 import os
-import threading
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,17 +20,19 @@ from .errors import ConfigurationError, CorruptSnapshot
 from .folder import CommitRecord, Shard
 from .layout import Prelude
 from .live import Placement, place
-from .sums import CHUNK_BYTES, PIECE_BYTES, Sums, text_of
+from .sources import Mapped, OnDisk, Slotted, in_memory
+from .sums import CHUNK_BYTES, PIECE_BYTES, Sums
 from .tree import Decoder
 
-TMPFS = 0x01021994
 WORKERS = 2
-POPULATE_READ = 22  # MADV_POPULATE_READ, Linux 5.14
 
 
-def load(record_path: Path, *, rank: int, live: Any = None) -> tuple[Shard, Any]:
+def load(
+    record_path: Path, *, rank: int, live: Any = None, mapped: Callable[[Path], int | None] = lambda _path: None
+) -> tuple[Shard, Any]:
     """Return (shard, state) of a committed shard, every byte of it checked against its record.
 
+    `mapped` says at which address this process has a file mapped already, if it has.
     `live` is the state as the program has it: arrays in it that fit are filled in place and handed back themselves.
     Raises CorruptSnapshot when anything differs; arrays of `live` then hold no state at all and must not be used.
     Raises ConfigurationError when the shard is another rank's.
@@ -45,12 +45,12 @@ def load(record_path: Path, *, rank: int, live: Any = None) -> tuple[Shard, Any]
     path = record_path.with_suffix(".snap")
     try:
         with path.open("rb", buffering=0) as file:
-            return Shard(record.epoch, record.step, record.rank), _read(file.fileno(), path, record, live)
+            return Shard(record.epoch, record.step, record.rank), _read(file.fileno(), path, record, live, mapped)
     except OSError as error:
         raise CorruptSnapshot(f"the shard of {record_path} cannot be read: {error}") from error
 
 
-def _read(fd: int, path: Path, record: CommitRecord, live: Any) -> Any:
+def _read(fd: int, path: Path, record: CommitRecord, live: Any, mapped: Callable[[Path], int | None]) -> Any:
     size = os.fstat(fd).st_size
     if size != record.size_bytes:
         raise CorruptSnapshot(f"{path} is {size} bytes long, its commit record says {record.size_bytes}")
@@ -63,7 +63,11 @@ def _read(fd: int, path: Path, record: CommitRecord, live: Any) -> Any:
     placed = place(header["tree"], live)
     targets, buffers = _targets(sizes, placed)
     scatter = Scatter(offsets, sizes, targets)
-    _stream(fd, size, path, record.sums, scatter)
+    source = _source(fd, size, path, mapped)
+    try:
+        _stream(source, size, path, record.sums, scatter)
+    finally:
+        source.close()
     return _decoded(header, buffers, placed, path)
 
 
@@ -118,93 +122,38 @@ class Scatter:
             index += 1
 
 
-def _stream(fd: int, size: int, path: Path, expected: Sequence[str], scatter: Scatter) -> None:
+def _source(fd: int, size: int, path: Path, mapped: Callable[[Path], int | None]) -> Slotted | OnDisk:
+    address = mapped(path)
+    if address is not None:
+        return Slotted(address)
+    return Mapped(fd, size) if in_memory(fd) else OnDisk(fd, size, path)
+
+
+def _stream(source: Slotted | OnDisk, size: int, path: Path, expected: Sequence[str], scatter: Scatter) -> None:
     """Bring all chunks, by two workers when there is more than one."""
     starts = range(0, size, CHUNK_BYTES)
     if len(expected) != len(starts):
         raise CorruptSnapshot(f"the commit record of {path} has {len(expected)} sums for {len(starts)} chunks")
-    source = _Mapped(fd, size) if _in_memory(fd) else _OnDisk(fd, size, path)
 
     def bring(number: int) -> None:
         start = number * CHUNK_BYTES
         length = min(CHUNK_BYTES, size - start)
-        found = _checked_copy(source.at(start, length), start, length, scatter)
-        if text_of(found) != expected[number]:
+        sums = _checked_copy(source.at(start, length), start, length, scatter, thorough=not source.in_memory)
+        if not sums.agrees(expected[number]):
             raise CorruptSnapshot(f"{path} is damaged between byte {start} and byte {start + length}")
 
-    try:
-        if len(starts) == 1:
-            bring(0)
-            return
-        with ThreadPoolExecutor(WORKERS, thread_name_prefix="stepkeeper-restore") as pool:
-            for done in [pool.submit(bring, number) for number in range(len(starts))]:
-                done.result()
-    finally:
-        source.close()
-
-
-def _checked_copy(source: int, start: int, length: int, scatter: Scatter) -> tuple[int, int]:
-    """Copy one chunk and return its sums, piece by piece while it lies in the processor's cache."""
-    sums = Sums()
-    straight = shifted = 0
-    for at in range(0, length, PIECE_BYTES):
-        piece = min(PIECE_BYTES, length - at)
-        found = sums.of(source + at, piece)
-        scatter.copy(source + at, start + at, piece)
-        straight, shifted = straight + found[0], shifted + found[1]
-    return straight & (2**64 - 1), shifted & (2**64 - 1)
-
-
-class _Mapped:
-    """A shard in memory, read where it lies. The mapping ends with the last reference to it."""
-
-    def __init__(self, fd: int, size: int) -> None:
-        self._map = mmap.mmap(fd, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
-        self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
-        try:
-            self._map.madvise(POPULATE_READ)
-        except OSError:
-            return  # an older kernel: every page is mapped when it is read
-
-    def at(self, start: int, _length: int) -> int:
-        return self._address + start
-
-    def close(self) -> None:
-        self._map.close()
-
-
-class _OnDisk:
-    """A shard on a disk, read in chunks into one buffer for each worker."""
-
-    def __init__(self, fd: int, size: int, path: Path) -> None:
-        self._fd = fd
-        self._path = path
-        self._own = threading.local()
-        os.posix_fadvise(fd, 0, size, os.POSIX_FADV_SEQUENTIAL)
-
-    def at(self, start: int, length: int) -> int:
-        buffer, address = self._buffer()
-        done = 0
-        while done < length:
-            count = os.preadv(self._fd, [buffer[done:length]], start + done)
-            if not count:
-                raise CorruptSnapshot(f"{self._path} became shorter while it was read")
-            done += count
-        return address
-
-    def close(self) -> None:
+    if len(starts) == 1:
+        bring(0)
         return
-
-    def _buffer(self) -> tuple[memoryview, int]:
-        if not hasattr(self._own, "buffer"):
-            self._own.map = mmap.mmap(-1, CHUNK_BYTES)
-            self._own.buffer = memoryview(self._own.map)
-            self._own.address = ctypes.addressof(ctypes.c_char.from_buffer(self._own.map))
-        return self._own.buffer, self._own.address
+    with ThreadPoolExecutor(WORKERS, thread_name_prefix="stepkeeper-restore") as pool:
+        for done in [pool.submit(bring, number) for number in range(len(starts))]:
+            done.result()
 
 
-def _in_memory(fd: int) -> bool:
-    """Whether a file lies on a tmpfs: only then is it safe and fast to read it through a mapping."""
-    found = (ctypes.c_ulong * 64)()
-    fstatfs: Callable[..., int] = ctypes.CDLL(None).fstatfs
-    return fstatfs(fd, ctypes.byref(found)) == 0 and found[0] & 0xFFFFFFFF == TMPFS
+def _checked_copy(source: int, start: int, length: int, scatter: Scatter, *, thorough: bool) -> Sums:
+    """Copy one chunk and return its sums, piece by piece while it lies in the processor's cache."""
+    sums = Sums(source, length, thorough=thorough)
+    for at in range(0, length, PIECE_BYTES):
+        scatter.copy(source + at, start + at, min(PIECE_BYTES, length - at))
+        sums.add(at)
+    return sums

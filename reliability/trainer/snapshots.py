@@ -11,11 +11,13 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from . import copier, layout
 from .arrays import Buffer
 from .copier import DeviceCopy, Helper, TearCheck
+from .errors import HeaderGrew
 from .folder import JobFolder, Shard
 from .layout import Layout
 from .pool import SlotPool
@@ -39,6 +41,8 @@ class _Save:
     shard: Shard
     slot: Slot
     layout: Layout
+    tree: Any
+    buffers: list[Buffer]
     generation: int
     taken_at: float
     began: float
@@ -74,6 +78,7 @@ class MemoryTier:
         self._device = DeviceCopy()
         self._current: _Save | None = None
         self._data_at = 0
+        self._planned_for = -1  # how many buffers the room for the header was made for
         self._generation = 0
         self.taken = 0
         self.failed = 0
@@ -82,11 +87,15 @@ class MemoryTier:
         """Take note of the shard this attempt goes on from."""
         self._pool.follow(restored)
 
+    def address_of(self, path: Path) -> int | None:
+        """Return where a shard of an earlier attempt is mapped: its slots are taken over."""
+        return self._pool.address_of(path)
+
     def reserve(self, state: Any) -> None:
         """Reserve and touch the slots for a state of this size. Raises SlotMemory, UnsupportedState, OSError."""
         encoder = Encoder()
-        plan = self._plan(0, encoder.encode(state), encoder.buffers)
-        self._pool.reserve(plan.needed)
+        tree = encoder.encode(state)
+        self._pool.reserve(self._plan(tree, encoder.buffers, afresh=True).needed)
 
     def save(self, step: int, state: Any, *, lazy: bool = False, early: tuple[str, ...] = ()) -> Shard:
         """Copy the state after `step` into a slot; with `lazy` it must not change before `settle` has returned.
@@ -101,11 +110,12 @@ class MemoryTier:
         self._generation += 1
         try:
             encoder = Encoder(early)
-            plan = self._plan(step, encoder.encode(state), encoder.buffers)
-            slot = self._pool.take(plan.needed)
-            shard = Shard(self._epoch, step, self._rank)
-            save = self._current = _Save(shard, slot, plan, self._generation, taken_at, began)
-            self._copy(save, encoder.buffers, lazy=lazy)
+            tree, buffers = encoder.encode(state), encoder.buffers
+            plan = self._plan(tree, buffers, afresh=not lazy)
+            slot, shard = self._pool.take(plan.needed), Shard(self._epoch, step, self._rank)
+            save = _Save(shard, slot, plan, tree, buffers, self._generation, taken_at, began)
+            self._current = save
+            self._copy(save, lazy=lazy)
             return shard
         except BaseException:
             self.failed += 1
@@ -126,26 +136,33 @@ class MemoryTier:
             self._abandon()
             raise
 
-    def _copy(self, save: _Save, buffers: list[Buffer], *, lazy: bool) -> None:
-        slot, plan = save.slot, save.layout
-        tear = TearCheck(buffers, plan.offsets) if self._saving.check else None
-        arrived = self._device.begin(slot, buffers, plan.offsets)
-        slot.view[layout.PRELUDE_BYTES : layout.PRELUDE_BYTES + len(plan.header)] = plan.header
+    def _copy(self, save: _Save, *, lazy: bool) -> None:
+        slot, buffers, offsets = save.slot, save.buffers, save.layout.offsets
+        tear = TearCheck(buffers, offsets) if self._saving.check else None
+        arrived = self._device.begin(slot, buffers, offsets)
         if not lazy:
-            self._copy_at_once(copier.pieces(slot, buffers, plan.offsets))
-            self._finish(save, [], arrived, tear, buffers)
+            self._copy_at_once(copier.pieces(slot, buffers, offsets))
+            self._finish(save, arrived, tear)
             return
-        now, later = _parts(buffers, plan.offsets)
-        copier.copy(copier.pieces(slot, *now))
-        work = copier.pieces(slot, *later)
+        copier.copy(copier.pieces(slot, buffers, offsets, lazy=False))
         save.stall_s = time.monotonic() - save.began
-        self._helper.begin(lambda: self._finish(save, work, arrived, tear, buffers))
+        self._helper.begin(lambda: self._copy_later(save, arrived, tear))
 
-    def _plan(self, step: int, tree: Any, buffers: Sequence[Buffer]) -> Layout:
-        about = {**self._about, "step": step, "taken": self.taken + 1, "failed": self.failed}
-        plan = layout.plan(about, tree, [buffer.size for buffer in buffers], least_data_at=self._data_at)
-        self._data_at = plan.data_at
-        return plan
+    def _copy_later(self, save: _Save, arrived: Callable[[], None], tear: TearCheck | None) -> None:
+        """Beside training: what was not copied at once."""
+        copier.copy(copier.pieces(save.slot, save.buffers, save.layout.offsets, lazy=True))
+        self._finish(save, arrived, tear)
+
+    def _plan(self, tree: Any, buffers: Sequence[Buffer], *, afresh: bool) -> Layout:
+        """Return where the buffers go. A save beside training leaves as much room for its header as the last needed."""
+        sizes = [buffer.size for buffer in buffers]
+        if afresh or self._planned_for != len(sizes):
+            self._data_at = layout.room_for(layout.header_of(self._facts(0), tree, sizes), self._data_at)
+            self._planned_for = len(sizes)
+        return layout.plan(sizes, self._data_at)
+
+    def _facts(self, step: int) -> dict[str, Any]:
+        return {**self._about, "step": step, "taken": self.taken + 1, "failed": self.failed}
 
     def _copy_at_once(self, work: list[copier.Piece]) -> None:
         if self._saving.threads < 2 or sum(piece[2] for piece in work) < copier.WAKE_BYTES:
@@ -158,26 +175,20 @@ class MemoryTier:
         finally:
             self._helper.wait()
 
-    def _finish(
-        self,
-        save: _Save,
-        work: list[copier.Piece],
-        arrived: Callable[[], None],
-        tear: TearCheck | None,
-        _keep: Sequence[Buffer],
-    ) -> None:
-        """Copy what is left and make it count."""
-        copier.copy(work)
+    def _finish(self, save: _Save, arrived: Callable[[], None], tear: TearCheck | None) -> None:
+        """Make what was copied count, once all of it has arrived."""
+        sizes = [buffer.size for buffer in save.buffers]
+        header = layout.header_of(self._facts(save.shard.step), save.tree, sizes)
+        if layout.PRELUDE_BYTES + len(header) > save.layout.data_at:
+            self._planned_for = -1
+            raise HeaderGrew(f"what is not arrays grew to {len(header)} bytes, which left no room in the slot")
+        save.slot.view[layout.PRELUDE_BYTES : layout.PRELUDE_BYTES + len(header)] = header
         arrived()
         if tear is not None:
             tear.check(save.slot)
         stall_s = save.stalled_s() if save.stall_s else time.monotonic() - save.began
         prelude = save.layout.prelude(
-            total=save.slot.size,
-            state=layout.WRITING,
-            generation=save.generation,
-            taken_at=save.taken_at,
-            stall_s=stall_s,
+            header, total=save.slot.size, generation=save.generation, taken_at=save.taken_at, stall_s=stall_s
         )
         save.slot.publish(prelude, self._folder.memory / f"{save.shard.stem}.snap", save.shard)
         self._current = None
@@ -209,19 +220,6 @@ class MemoryTier:
         with contextlib.suppress(Exception):
             self.settle(limit_s)
         self._pool.close()
-
-
-def _parts(
-    buffers: Sequence[Buffer], offsets: Sequence[int]
-) -> tuple[tuple[list[Buffer], list[int]], tuple[list[Buffer], list[int]]]:
-    """Divide what is to be copied at once from what may wait."""
-    now: tuple[list[Buffer], list[int]] = ([], [])
-    later: tuple[list[Buffer], list[int]] = ([], [])
-    for buffer, offset in zip(buffers, offsets, strict=True):
-        part = later if buffer.lazy else now
-        part[0].append(buffer)
-        part[1].append(offset)
-    return now, later
 
 
 def saving_from(environment: Mapping[str, str]) -> Saving:

@@ -64,9 +64,9 @@ class Encoder:
         if type(value) in (bytes, bytearray):
             return {type(value).__name__: self._plain(bytes(value), where)}
         if arrays.is_tensor(value):
-            name, axes, buffer = arrays.tensor_buffer(value, where)
-            shape = list(arrays.local(value).shape)
-            return {"tensor": self._add(buffer), "dtype": name, "shape": shape, "axes": axes}
+            node, buffer = arrays.tensor_buffer(value, where)
+            node["tensor"] = self._add(buffer)
+            return node
         if arrays.is_ndarray(value):
             descr = arrays.described(value.dtype, where)
             axes, buffer = arrays.ndarray_buffer(value, where)
