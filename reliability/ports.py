@@ -6,6 +6,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
+from reliability.domain.snapshots import EpochStart
+
 LABEL_JOB = "stepkeeper.job"
 LABEL_SLOT = "stepkeeper.slot"
 LABEL_EPOCH = "stepkeeper.epoch"
@@ -127,6 +129,12 @@ class TierStore(Protocol):
 
     def ranks(self) -> int:
         """Return how many ranks the job has whose place this is; 0 when nobody said so."""
+
+    def note_start(self, start: EpochStart) -> None:
+        """Keep how an attempt began; what is kept of it already stays."""
+
+    def starts(self) -> Sequence[EpochStart]:
+        """Return how attempts began, of those that are kept here."""
 
     def put(self, source: Path, key: str, *, digest: str, record: Mapping[str, Any] | None = None) -> int:
         """Store a file under a key, durable before it returns, replacing nothing half-way. Returns bytes.

@@ -34,6 +34,7 @@ class StorageLane(Lane):
         self._passed_over = PassedOver(source)
         self._told_behind_at = -REPEAT_PROBLEM_S
         self._cut_off = False
+        self._noted: set[int] = set()
 
     def safe_step(self, safe: Floors) -> int | None:
         """Return the newest step that is complete on storage."""
@@ -61,6 +62,13 @@ class StorageLane(Lane):
             say("finding", self.record.job, _behind(count, self._passed_over.last_s))
         return copied
 
+    def _note_starts(self) -> None:
+        """Have storage tell which line goes on, for when it is all that is left."""
+        for start in self.record.epoch_starts():
+            if start.epoch not in self._noted:
+                self.target.note_start(start)
+                self._noted.add(start.epoch)
+
     def _wanted(self, found: Iterable[Shard]) -> Iterator[Shard]:
         """Yield the newest first; before them those by which a step gets whole that other nodes have begun.
 
@@ -84,6 +92,7 @@ class StorageLane(Lane):
         if self._cut_off:  # of a try that nobody will take up again
             self.target.sweep([self.stored_as(shard)])
         self._cut_off = True
+        self._note_starts()
         began = time.monotonic()
         with self._passed_over.watching():
             copied = super()._copy(shard)

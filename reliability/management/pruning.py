@@ -16,10 +16,10 @@ class Plan:
     newest: Stored
 
 
-def plan(found: Sequence[Stored], *, keep: int, line: Mapping[int, int | None] | None) -> Plan:
+def plan(found: Sequence[Stored], *, keep: int, line: Mapping[int, int | None]) -> Plan:
     """Return what may go of snapshots sorted newest first, when `keep` whole ones of the line are to stay.
 
-    `line` are the ceilings of the line that goes on; None when it is not known: then attempts are not told apart.
+    `line` are the ceilings of the line that goes on; empty when it is not known: then attempts are not told apart.
     Raises InvalidInput for a `keep` below 1, NoRestorePoint when there is no whole snapshot to stay.
     """
     if keep < 1:

@@ -10,9 +10,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from reliability.domain.snapshots import EpochStart
 from reliability.errors import CopyMissing, InvalidInput
 from reliability.ports import TierStore
-from reliability.tiers import copying, direct, opening, owners, records
+from reliability.tiers import copying, direct, lines, opening, owners, records
 from reliability.tiers.owners import OWNER_NAME
 from reliability.tiers.pacing import Pace
 
@@ -63,6 +64,20 @@ class DirectoryTier:
                 return opening.small(path, records.LIMIT_BYTES)
         return b""
 
+    def note_start(self, start: EpochStart) -> None:
+        """Keep how an attempt began; what is kept of it already stays."""
+        path = self.root / lines.name_of(start.epoch)
+        self._make_folder(path.parent)
+        with copying.tier_errors(path):
+            opening.create_once(path, lines.composed(start))
+
+    def starts(self) -> Sequence[EpochStart]:
+        """Return how attempts began, of those that are kept here."""
+        folder = self.root / lines.FOLDER
+        with copying.tier_errors(folder):
+            found = sorted(folder.glob(f"*{lines.SUFFIX}"))
+            return lines.parsed(opening.small(path, records.LIMIT_BYTES) for path in found)
+
     def put(self, source: Path, key: str, *, digest: str, record: Mapping[str, Any] | None = None) -> int:
         """Store a file under a key with its commit record. The same content stored twice is stored once."""
 
@@ -71,9 +86,7 @@ class DirectoryTier:
 
         return self._put(key, copy, digest=digest, record=record or {})
 
-    def put_from_memory(
-        self, content: memoryview, key: str, *, record: Mapping[str, Any], fresh: bool = False
-    ) -> int:
+    def put_from_memory(self, content: memoryview, key: str, *, record: Mapping[str, Any], fresh: bool = False) -> int:
         """Store what lies in memory under a key, straight from there; its record names the digest of each chunk.
 
         `fresh`: those were computed a moment ago, by this process, from this very memory.

@@ -18,8 +18,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+from reliability.domain.snapshots import EpochStart
 from reliability.errors import CopyMissing, DigestMismatch, TierError, TierFull, TierUnreachable
-from reliability.tiers import copying, manifests, opening, owners, records
+from reliability.tiers import copying, lines, manifests, opening, owners, records
 from reliability.tiers.bucket import Bucket, Found
 from reliability.tiers.directory import ABANDONED_PART_S, DATA_SUFFIX, checked_key
 from reliability.tiers.owners import OWNER_NAME
@@ -69,6 +70,14 @@ class ObjectTier:
         with contextlib.suppress(CopyMissing):
             return self.bucket.get(OWNER_NAME)
         return b""
+
+    def note_start(self, start: EpochStart) -> None:
+        """Keep how an attempt began; what is kept of it already stays."""
+        self.bucket.write(lines.name_of(start.epoch), lines.composed(start), replacing=None)
+
+    def starts(self) -> Sequence[EpochStart]:
+        """Return how attempts began, of those that are kept here."""
+        return lines.parsed(self.bucket.get(each.path) for each in self.bucket.listed(lines.FOLDER))
 
     def put(self, source: Path, key: str, *, digest: str, record: Mapping[str, Any] | None = None) -> int:
         """Store a file under a key, part by part, and list it in the manifest last. Parts that are there are kept."""

@@ -96,6 +96,8 @@ def options(tmp_path: Path, **changed: str) -> list[str]:
         ("join-token-file", "/nowhere/token"),
         ("data-dir", "/proc/nowhere"),
         ("preemptible", "perhaps"),
+        ("storage-bytes-per-s", "fast"),
+        ("storage-bytes-per-s", "-1"),
     ],
 )
 def test_a_wrong_option_is_named(tmp_path: Path, option: str, value: str) -> None:

@@ -11,9 +11,10 @@ import obstore
 import pytest
 from obstore.store import MemoryStore
 
+from reliability.domain.snapshots import EpochStart, SnapshotId
 from reliability.errors import CopyMissing, DigestMismatch, InvalidInput, TierConflict, TierUnreachable
 from reliability.ports import TierStore
-from reliability.tiers import choosing
+from reliability.tiers import choosing, lines
 from reliability.tiers.bucket import Bucket
 from reliability.tiers.directory import DirectoryTier
 from reliability.tiers.object_store import ObjectTier
@@ -153,6 +154,15 @@ def test_shards_of_nobody_knows_whom_are_nobodys_to_take(tier: TierStore, source
     tier.put(path, "e1/s1-r0", digest=digest)
     with pytest.raises(TierConflict, match="whose"):
         tier.claim("first", ranks=2)
+
+
+def test_how_attempts_began_is_kept_once_and_tells_the_line_that_goes_on(tier: TierStore) -> None:
+    assert list(tier.starts()) == []
+    tier.note_start(EpochStart(epoch=3, restored=SnapshotId(2, 40)))
+    tier.note_start(EpochStart(epoch=3, restored=SnapshotId(9, 9)))
+    tier.note_start(EpochStart(epoch=4, restored=SnapshotId(3, 60)))
+    assert lines.ceilings(tier.starts()) == {4: None, 3: 60, 2: 40}
+    assert list(tier.keys("")) == []
 
 
 @pytest.mark.parametrize("kind", ["folder", "s3"])

@@ -12,6 +12,7 @@ import numpy
 import pytest
 from django.core.management import CommandError, call_command
 
+from reliability.domain.snapshots import EpochStart, SnapshotId
 from reliability.management import exporting
 from reliability.management.progress import Bar
 from reliability.models import Job, Snapshot, SnapshotCopy
@@ -214,6 +215,18 @@ def test_with_the_ledger_abandoned_lines_are_told_apart_and_removals_are_noted(
     assert "Removes step 30 of attempt 1" in shown
     assert list(tier.keys("e1/")) == ["e1/s10-r0", "e1/s10-r1"]
     assert SnapshotCopy.objects.filter(state="deleted").count() == 2
+
+
+def test_without_a_database_the_place_itself_tells_the_line_that_goes_on(
+    address: str, tier: TierStore, store: Callable[..., None], tmp_path: Path
+) -> None:
+    tier.note_start(EpochStart(epoch=1, restored=None))
+    tier.note_start(EpochStart(epoch=2, restored=SnapshotId(1, 10)))
+    for step in (10, 30):
+        store(step)
+    assert "abandoned line" in run("list", JOB, "--at", address)[0].splitlines()[1]
+    out = run("restore", JOB, "--at", address, "--to", str(tmp_path / "back"))[0]
+    assert "step 10 of attempt 1" in out
 
 
 def test_nothing_stored_is_said_as_such(address: str) -> None:

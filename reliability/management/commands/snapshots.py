@@ -1,13 +1,13 @@
 """manage.py snapshots: list, verify, restore, export and prune what is stored of a job, in a folder or elsewhere."""
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, TextIO, cast
 
 from django.core.management import BaseCommand, CommandError, CommandParser
 
-from reliability.domain.snapshots import in_lineage, lineage_ceilings
+from reliability.domain.snapshots import SnapshotId, in_lineage, lineage_ceilings
 from reliability.management import exporting, pruning
 from reliability.management.console import job_named, plain_errors, table
 from reliability.management.progress import Bar, size_text
@@ -15,10 +15,12 @@ from reliability.models import Job
 from reliability.ports import TierStore
 from reliability.selectors import core
 from reliability.services import snapshots
-from reliability.tiers import catalogue, choosing
+from reliability.tiers import catalogue, choosing, lines
 from reliability.tiers.catalogue import Stored
 from reliability.tiers.directory import DirectoryTier
 from reliability.tiers.shards import Shard
+
+Line = Mapping[int, int | None]
 
 
 class Command(BaseCommand):
@@ -64,18 +66,20 @@ class Command(BaseCommand):
                 self.stderr.write(f"Not believed: {damaged}")
             if not found:
                 raise CommandError(f"Nothing of job {options['job']} is stored there.")
-            if job is not None and options["action"] in {"restore", "export"} and options["epoch"] is None:
-                found = _of_the_line(found, job)
-            getattr(self, f"_{options['action']}")(tier, found, options, job)
+            line = lineage_ceilings(core.epoch_starts(job)) if job else lines.ceilings(tier.starts())
+            if options["action"] in {"restore", "export"} and options["epoch"] is None:
+                found = _of_the_line(found, line, core.distrusted(job) if job else set())
+            getattr(self, f"_{options['action']}")(tier, found, {**options, "line": line}, job)
 
-    def _list(self, _tier: TierStore, found: Sequence[Stored], _options: dict[str, Any], _job: Job | None) -> None:
+    def _list(self, _tier: TierStore, found: Sequence[Stored], options: dict[str, Any], _job: Job | None) -> None:
+        line: Line = options["line"]
         rows = [
             (
                 each.snapshot.step,
                 each.snapshot.epoch,
                 f"{len(each.keys)}/{each.ranks}",
                 size_text(each.size_bytes),
-                _state(each),
+                _state(each) + ("" if not line or in_lineage(each.snapshot, line) else " (abandoned line)"),
             )
             for each in found
         ]
@@ -111,8 +115,7 @@ class Command(BaseCommand):
                 self.stdout.write(f"{_name(good)}, rank {rank}: {one}")
 
     def _prune(self, tier: TierStore, found: Sequence[Stored], options: dict[str, Any], job: Job | None) -> None:
-        line = lineage_ceilings(core.epoch_starts(job)) if job else None
-        plan = pruning.plan(found, keep=options["keep"], line=line)
+        plan = pruning.plan(found, keep=options["keep"], line=options["line"])
         for each in plan.gone:
             self.stdout.write(f"{'Would remove' if options['dry_run'] else 'Removes'} {_name(each)}: {_state(each)}")
         if options["dry_run"] or not plan.gone:
@@ -150,9 +153,8 @@ class Command(BaseCommand):
         return Bar(stream, f"step {each.snapshot.step}", each.size_bytes)
 
 
-def _of_the_line(found: Sequence[Stored], job: Job) -> list[Stored]:
-    """Return those of the line that goes on, without what is distrusted; before a first start there is no line."""
-    line, distrusted = lineage_ceilings(core.epoch_starts(job)), core.distrusted(job)
+def _of_the_line(found: Sequence[Stored], line: Line, distrusted: Set[SnapshotId]) -> list[Stored]:
+    """Return those of the line that goes on, without what is distrusted; where no start is known there is no line."""
     return [each for each in found if (not line or in_lineage(each.snapshot, line)) and each.snapshot not in distrusted]
 
 
