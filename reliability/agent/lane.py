@@ -154,9 +154,14 @@ class Lane(ABC):
             "digest": record["digest"],
             "stall_s": record.get("stall_s"),
             "drain_s": record.get("drain_s"),
+            **self.beside(record),
         }
         say("snapshot_copy", self.record.job, body)
         self._told.add(shard)
+
+    def beside(self, record: dict[str, Any]) -> dict[str, Any]:
+        """Return what else is told of a copy."""
+        return {}
 
     def _known_bad(self, shard: Shard) -> bool:
         return shard in self._bad and self._bad[shard] == self._stamp(shard)

@@ -76,8 +76,11 @@ def _bring(memory: DirectoryTier, wanted: RankRestore, source: Source, *, node: 
         _bring_from_store(memory, wanted, source, job)
         return
     path = _checked_place(wanted.shard, source, job)
+    beside = DirectoryTier(path.parent)
+    if source.tier == "ssd":
+        _check_record(beside.record(path.stem), source)
     if not _already_there(memory, key, source):
-        memory.put(path, key, digest=source.digest, record=_record(wanted, DirectoryTier(path.parent), path.stem, job))
+        memory.put(path, key, digest=source.digest, record=_record(wanted, beside, path.stem, job))
 
 
 def _bring_from_store(memory: DirectoryTier, wanted: RankRestore, source: Source, job: str) -> None:
@@ -106,10 +109,14 @@ def _checked_place(shard: Shard, source: Source, job: str) -> Path:
 
 
 def _verify_in_place(memory: DirectoryTier, key: str, source: Source) -> None:
-    record = memory.record(key)
+    _check_record(memory.record(key), source)
+    copying.verify(memory.data_path(key), digest=source.digest)
+
+
+def _check_record(record: Mapping[str, Any], source: Source) -> None:
+    """A shard exists through its commit record, which must say what the order says."""
     if record.get("digest") != source.digest:
         raise DigestMismatch(f"{source.path} was committed with {record.get('digest')}, wanted is {source.digest}.")
-    copying.verify(memory.data_path(key), digest=source.digest)
 
 
 def _already_there(memory: DirectoryTier, key: str, source: Source) -> bool:

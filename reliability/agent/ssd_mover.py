@@ -50,6 +50,10 @@ class SsdLane(Lane):
             self._ssd.put_from_memory(content, self.stored_as(shard), record=record, fresh=fresh)
         self._generations[whose] = max(generation, self._last(whose))
 
+    def beside(self, record: dict[str, Any]) -> dict[str, Any]:
+        """Return how many saves were written over before this one's turn."""
+        return {"superseded": record["superseded"]} if "superseded" in record else {}
+
     def _last(self, whose: tuple[int, int]) -> int:
         """Return the generation of a rank's newest copy of an attempt; 0 when there is none."""
         if whose not in self._generations:

@@ -170,6 +170,7 @@ BODIES: Mapping[str, Reader] = {
             "digest": _required(f.text(most=140, least=1)),
             "stall_s": (_seconds, False),
             "drain_s": (_seconds, False),
+            "superseded": _optional(f.integer(), 0),
         }
     ),
     "snapshot_problem": f.record(

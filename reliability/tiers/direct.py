@@ -36,6 +36,7 @@ def held(path: Path, maps: SlotMaps) -> Iterator[memoryview]:
         with maps.content(handle) as view:
             yield view
     finally:
+        fcntl.flock(handle, fcntl.LOCK_UN)  # closing is not enough: the mapping keeps the opened file
         os.close(handle)
 
 

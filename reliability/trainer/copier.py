@@ -23,9 +23,7 @@ WAKE_BYTES = 32 * 2**20
 Piece = tuple[int, int, int]  # to, from, bytes
 
 
-def pieces(
-    slot: Slot, buffers: Sequence[Buffer], offsets: Sequence[int], *, lazy: bool | None = None
-) -> list[Piece]:
+def pieces(slot: Slot, buffers: Sequence[Buffer], offsets: Sequence[int], *, lazy: bool | None = None) -> list[Piece]:
     """Return what is to be copied where: all of it, or only what may wait (`lazy`) or may not."""
     start = slot.address
     return [
@@ -103,7 +101,7 @@ class Helper:
 
 
 class DeviceCopy:
-    """Copies tensors of a GPU into a slot on a stream beside that of the training. Not measured: see docs/adr/0009.
+    """Copies tensors of a GPU into a slot on a stream beside that of the training. Not measured: see docs/adr/0014.
 
     The slot is pinned once, so that the device writes to it by itself. The stream waits for what training has queued
     so far; whoever is about to change the tensors waits for the event at its end.

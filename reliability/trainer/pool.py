@@ -50,8 +50,9 @@ class SlotPool:
         """
         self._open()
         fits = [slot for slot in self.slots if slot.size >= needed]
-        for slot in [slot for slot in self.slots if slot.size < needed and self._may_go(slot)]:
-            self._drop(slot)
+        for slot in sorted(self.slots, key=self._worth):  # one after the other: the last whole one stays
+            if slot.size < needed and self._may_go(slot) and slot.lock():
+                self._drop(slot)
         while len(fits) < self._wanted:
             try:
                 slot = Slot.reserved(self._free_name(), self._roomy(needed))
@@ -81,11 +82,10 @@ class SlotPool:
             time.sleep(PAUSE_S)
 
     def retire(self) -> None:
-        """After a save: let go of slots that are too many or too small, oldest first."""
+        """After a save: let go of slots that are too many, those that are too small first, then the oldest."""
         fitting = max((slot.size for slot in self.slots), default=0)
-        for slot in sorted(self.slots, key=lambda slot: self._worth(slot)):
-            extra = len(self.slots) > self._wanted or (slot.size < fitting // 2 and len(self.slots) > LEAST)
-            if extra and self._may_go(slot) and slot.lock():
+        for slot in sorted(self.slots, key=lambda slot: (2 * slot.size >= fitting, self._worth(slot))):
+            if len(self.slots) > self._wanted and self._may_go(slot) and slot.lock():
                 self._drop(slot)
 
     def address_of(self, path: Path) -> int | None:
