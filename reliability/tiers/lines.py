@@ -3,10 +3,10 @@
 One small file for each attempt, written once by whichever of its nodes stores first; they all say the same.
 """
 
-import json
 from collections.abc import Iterable
 
 from reliability.domain.snapshots import EpochStart, SnapshotId, lineage_ceilings
+from reliability.tiers import sealed
 
 FOLDER = "epochs"
 SUFFIX = ".json"
@@ -20,19 +20,17 @@ def name_of(epoch: int) -> str:
 def composed(start: EpochStart) -> bytes:
     """Return what the file holds."""
     restored = [start.restored.epoch, start.restored.step] if start.restored else None
-    return json.dumps({"epoch": start.epoch, "restored": restored}).encode()
+    return sealed.composed({"epoch": start.epoch, "restored": restored})
 
 
 def parsed(raws: Iterable[bytes]) -> list[EpochStart]:
     """Return what files say; one that makes no sense says nothing."""
     found = []
     for raw in raws:
-        try:
-            said = json.loads(raw)
-            restored = SnapshotId(*map(int, said["restored"])) if said["restored"] else None
-            found.append(EpochStart(epoch=int(said["epoch"]), restored=restored))
-        except (ValueError, KeyError, TypeError):
-            continue
+        said = sealed.parsed(raw)
+        if said is not None:
+            restored = SnapshotId(*said["restored"]) if said["restored"] else None
+            found.append(EpochStart(epoch=said["epoch"], restored=restored))
     return found
 
 

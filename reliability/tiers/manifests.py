@@ -5,8 +5,6 @@ wrote meanwhile; who was overtaken reads it again. It carries a digest of itself
 good one before anything in it is believed.
 """
 
-import hashlib
-import json
 import random
 import re
 import time
@@ -15,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reliability.errors import CopyMissing, TierConflict, TierUnreachable
+from reliability.tiers import sealed
 from reliability.tiers.bucket import Bucket, Version
 from reliability.tiers.records import RecordUnusable
 
@@ -98,23 +97,15 @@ def with_entry(entries: Entries, name: str, entry: Mapping[str, Any]) -> Entries
 
 def composed(path: str, entries: Entries) -> bytes:
     """Return the bytes of a manifest."""
-    body = {"format": FORMAT, "path": path, "shards": {name: entries[name] for name in sorted(entries)}}
-    return json.dumps({"check": _check(body), **body}, separators=(",", ":")).encode()
+    return sealed.composed(
+        {"format": FORMAT, "path": path, "shards": {name: entries[name] for name in sorted(entries)}}
+    )
 
 
 def parsed(place: str, path: str, raw: bytes) -> Entries:
     """Return the entries of a manifest. Raises RecordUnusable naming the place."""
-    try:
-        content = json.loads(raw)
-        said = content.pop("check")
-        shards = content["shards"]
-    except (ValueError, RecursionError, KeyError, AttributeError, TypeError) as error:
-        raise RecordUnusable(f"{place} is no manifest.") from error
-    if said != _check(content) or content.get("path") != path or not isinstance(shards, dict):
-        raise RecordUnusable(f"{place} is no manifest: it is not what was written.")
+    said = sealed.parsed(raw)
+    shards = said.get("shards") if said and said.get("path") == path else None
+    if not isinstance(shards, dict):
+        raise RecordUnusable(f"{place} is no manifest, or not what was written.")
     return shards
-
-
-def _check(body: Mapping[str, Any]) -> str:
-    text = json.dumps(body, separators=(",", ":"), sort_keys=True).encode()
-    return hashlib.blake2b(text, digest_size=16).hexdigest()

@@ -4,33 +4,29 @@ A file beside the shards holds the key of the job that came first. Any other job
 there would be told as its own and restored, and its retention would remove it.
 """
 
-import json
-
 from reliability.errors import TierConflict
+from reliability.tiers import sealed
 
 OWNER_NAME = "owner.json"
 
 
 def composed(job_key: str, ranks: int) -> bytes:
     """Return what the file holds for a job."""
-    return json.dumps({"job_key": job_key, "ranks": ranks}).encode()
+    return sealed.composed({"job_key": job_key, "ranks": ranks})
 
 
 def ranks(said: bytes) -> int:
     """Return how many ranks the job has that the file is of, 0 when it does not say."""
-    try:
-        return int(json.loads(said)["ranks"])
-    except (ValueError, KeyError, TypeError):
-        return 0
+    found = (sealed.parsed(said) or {}).get("ranks")
+    return found if isinstance(found, int) else 0
 
 
 def check(place: str, said: bytes, job_key: str) -> None:
     """Raise TierConflict unless the file says that the place is this job's."""
     if not said:
         raise TierConflict(f"{place} holds snapshots of which nobody says whose they are.")
-    try:
-        key = json.loads(said)["job_key"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise TierConflict(f"{place}/{OWNER_NAME} does not say whose place this is.") from error
-    if key != job_key:
+    found = sealed.parsed(said)
+    if found is None:
+        raise TierConflict(f"{place}/{OWNER_NAME} does not say whose place this is.")
+    if found.get("job_key") != job_key:
         raise TierConflict(f"{place} is the place of another job of this name.")

@@ -11,8 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import obstore
 import pytest
+from obstore.store import MemoryStore
 
+from reliability.domain.snapshots import EpochStart, SnapshotId
 from reliability.errors import (
     CopyMissing,
     DigestMismatch,
@@ -146,6 +149,36 @@ def test_no_object_can_be_harmed_without_being_noticed(
         assert not (tmp_path / "back").exists()
         s3.write(path, good)
     assert tier.get(KEY, tmp_path / "back", digest=digest_of(CONTENT)) == len(CONTENT)
+
+
+def test_every_bit_of_every_object_is_guarded_and_every_length_too(tmp_path: Path) -> None:
+    content, store = os.urandom(150), MemoryStore()
+    source = tmp_path / "small"
+    source.write_bytes(content)
+    tier = ObjectTier(Bucket("gs://bucket/lm", store), owner="node-a", part_bytes=100)
+    tier.claim("key", ranks=1)
+    tier.note_start(EpochStart(epoch=1, restored=SnapshotId(7, 8)))
+    tier.put(source, KEY, digest=digest_of(content), record={"step": 10})
+    for path in [each["path"] for page in obstore.list(store) for each in page]:
+        good = bytes(obstore.get(store, path).bytes())
+        flips = (
+            good[: bit // 8] + bytes([good[bit // 8] ^ 1 << bit % 8]) + good[bit // 8 + 1 :]
+            for bit in range(len(good) * 8)
+        )
+        for bad in [*flips, *(good[:length] for length in range(len(good))), good + b" ", bytes(len(good))]:
+            obstore.put(store, path, bad)
+            assert _noticed(tier), (path, bad)
+        obstore.put(store, path, good)
+    assert not _noticed(tier)
+
+
+def _noticed(tier: ObjectTier) -> bool:
+    try:
+        tier.record(KEY)
+        tier.claim("key", ranks=1)
+        return not b"".join(tier.pieces(KEY)) or not tier.starts()
+    except (CopyMissing, DigestMismatch, TierConflict):
+        return True
 
 
 def test_every_byte_of_a_manifest_is_guarded(tier: ObjectTier, s3: S3Server, source: Path) -> None:
