@@ -95,7 +95,7 @@ class Lane(ABC):
     def _copy_newest(self) -> bool:
         """Copy the newest shard that the target lacks. The target is asked for single keys only: it may be far away."""
         starts = self.record.epoch_starts()
-        for shard in self._wanted(self._shards(self.source)):
+        for shard in self._wanted(self.shards_of_source()):
             if shard in self._told or abandoned(shard, starts) or self._known_bad(shard):
                 continue
             try:
@@ -119,15 +119,14 @@ class Lane(ABC):
     def _copy(self, shard: Shard) -> bool:
         key = self._key(self.source, shard)
         try:
-            record = self.source.record(key)
-            record["drain_s"] = round(max(time.time() - float(record.get("taken_at") or time.time()), 0.0), 4)
-            self.bring(shard, record)
+            record = self.committed(key)
+            self.bring(shard, with_drain(record) if record else record)
         except RecordUnusable:
             raise
         except CopyMissing:
             return False  # it was removed meanwhile: a newer one has taken its place
         except DigestMismatch:
-            if self._still_committed(key, record["digest"]):
+            if self._still_committed(key, record.get("digest")):
                 raise
             return False
         return True
@@ -137,7 +136,15 @@ class Lane(ABC):
         source = self.source.data_path(shard.flat_key)
         self.target.put(source, self.stored_as(shard), digest=record["digest"], record=record)
 
-    def _still_committed(self, key: str, digest: str) -> bool:
+    def shards_of_source(self) -> list[Shard]:
+        """Return what there is to copy."""
+        return self._shards(self.source)
+
+    def committed(self, key: str) -> dict[str, Any]:
+        """Return the commit record of a shard of the source. Raises CopyMissing, RecordUnusable."""
+        return self.source.record(key)
+
+    def _still_committed(self, key: str, digest: object) -> bool:
         try:
             return bool(self.source.record(key).get("digest") == digest)
         except TierError:
@@ -229,6 +236,12 @@ class Lane(ABC):
 
     def _key(self, tier: TierStore, shard: Shard) -> str:
         return self.stored_as(shard) if tier is self.target else shard.flat_key
+
+
+def with_drain(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a record with the time from taking the state to now, when it is about to be committed further on."""
+    drain_s = max(time.time() - float(record.get("taken_at") or time.time()), 0.0)
+    return {**record, "drain_s": round(drain_s, 4)}
 
 
 def where_is(shard: Shard) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Which shards in memory are ready and have no commit record yet? A thread of the second process sees to them.
 
-It looks at the time of each job's folder, which changes with every slot that becomes ready, a hundred times a second;
+It looks at the time of each job's folder, which changes with every slot that becomes ready, every few milliseconds;
 only then are names read. A shard is sealed within its own reading time, also while the SSD is slow, full or away.
 """
 
@@ -9,16 +9,19 @@ import logging
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 from reliability.agent import sealing
 from reliability.agent.clock import steady
 from reliability.agent.lane import say
 from reliability.errors import CopyMissing, TierError
+from reliability.tiers.directory import DirectoryTier
 from reliability.tiers.records import RecordUnusable
 from reliability.tiers.slotmaps import SlotMaps
 from reliability.trainer.folder import Shard
 
-PAUSE_S = 0.01
+PAUSE_S = 0.004
+RECORD_LIMIT_S = 10.0
 LOOK_S = 0.5
 FRESH_S = 2.0
 """For so long memory is taken to be what it was when it was hashed."""
@@ -36,6 +39,7 @@ class Sealer:
         self._looked_at = 0.0
         self._bad: dict[Path, int] = {}
         self._sealed_at: dict[Path, float] = {}
+        self._sealed = threading.Condition()
         self.maps = SlotMaps()
         self._thread: threading.Thread | None = None
 
@@ -64,6 +68,23 @@ class Sealer:
             self.maps.prune()
         return sealed
 
+    def is_bad(self, path: Path) -> bool:
+        """Whether a file only looks like a shard, and has not changed since that was found."""
+        return path in self._bad and self._bad[path] == _stamp(path)
+
+    def record(self, path: Path, memory: DirectoryTier, key: str) -> dict[str, Any]:
+        """Return the record of a shard that is being sealed, once it is. Raises CopyMissing when it never will be."""
+        end = steady() + RECORD_LIMIT_S
+        with self._sealed:
+            while True:
+                with contextlib.suppress(CopyMissing):
+                    return memory.record(key)
+                if self.is_bad(path) or steady() > end or not path.exists():
+                    raise CopyMissing(f"{path} was not sealed.")
+                if self._thread is None:
+                    self.pass_once()
+                self._sealed.wait(PAUSE_S)
+
     def is_fresh(self, path: Path) -> bool:
         """Whether this process computed the digests of a shard a moment ago."""
         at = self._sealed_at.get(path)
@@ -71,7 +92,10 @@ class Sealer:
 
     def _seal_job(self, memory: Path, job: str) -> int:
         sealed = 0
-        for shard, path in sealing.unsealed(memory):
+        found = sealing.unsealed(memory)
+        if found:
+            self._tell()  # it can be written while it is hashed
+        for shard, path in found:
             try:
                 sealed += self._seal(path, job)
             except RecordUnusable as error:
@@ -83,13 +107,18 @@ class Sealer:
         return sealed
 
     def _seal(self, path: Path, job: str) -> bool:
-        if self._bad.get(path) == _stamp(path) or not sealing.seal(path, job=job, maps=self.maps):
+        if self.is_bad(path) or not sealing.seal(path, job=job, maps=self.maps):
             return False
         self._bad.pop(path, None)
         self._sealed_at[path] = steady()
+        self._tell()
+        return True
+
+    def _tell(self) -> None:
         with contextlib.suppress(BlockingIOError):
             os.write(self._wake, b"s")
-        return True
+        with self._sealed:
+            self._sealed.notify_all()
 
     def _tell_once(self, shard: Shard, path: Path, job: str, error: RecordUnusable) -> None:
         self._bad[path] = _stamp(path)

@@ -6,6 +6,7 @@ any moment: it is looked at again after it was read, and what is no longer the s
 """
 
 import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ def unsealed(memory: Path) -> list[tuple[Shard, Path]]:
     for name in _names(memory):
         path = memory / name
         shard = Shard.of(path) if name == f"{name.partition('.')[0]}{DATA_SUFFIX}" else None
-        if shard is not None and shard.stem + DATA_SUFFIX == name and not _has_record(path):
+        if shard is not None and shard.stem + DATA_SUFFIX == name and not _has_record(path) and _is_file(path):
             found.append((shard, path))
     return sorted(found, key=lambda item: item[0], reverse=True)
 
@@ -132,6 +133,14 @@ def _prelude(handle: int, path: Path) -> Prelude | None:
 def _still_named(handle: int, path: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(handle), path.lstat())
+    except OSError:
+        return False
+
+
+def _is_file(path: Path) -> bool:
+    """Whether it is a regular file: a link or a pipe under the name of a shard is none."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
     except OSError:
         return False
 

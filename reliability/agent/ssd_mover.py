@@ -7,19 +7,23 @@ slots. The newest goes first; saves that were written over before their turn are
 """
 
 import argparse
+import functools
 import os
 from collections.abc import Sequence, Set
+from pathlib import Path
 from typing import Any
 
+from reliability.agent import sealing
 from reliability.agent.floors import Floors
 from reliability.agent.jobrecord import JobRecord
-from reliability.agent.lane import Lane
+from reliability.agent.lane import Lane, with_drain
 from reliability.agent.mover import Mover, run
 from reliability.agent.sealer import Sealer
 from reliability.domain.snapshots import Tier
-from reliability.errors import TierError
-from reliability.tiers import direct
+from reliability.errors import CopyMissing, TierError
+from reliability.tiers import direct, shards
 from reliability.tiers.directory import DirectoryTier
+from reliability.tiers.records import RecordUnusable
 from reliability.tiers.shards import Shard
 
 KEEP_ON_SSD = 4
@@ -37,18 +41,42 @@ class SsdLane(Lane):
         self._sealer = sealer
         self._generations: dict[tuple[int, int], int] = {}
 
+    def shards_of_source(self) -> list[Shard]:
+        """Return what is ready in memory, also what is not sealed yet: it is hashed while it is written."""
+        waiting = [shards.parse(path.stem) for _shard, path in sealing.unsealed(self.source.root)]
+        fresh = [shard for shard in waiting if shard and not self._sealer.is_bad(self._slot(shard))]
+        return [*super().shards_of_source(), *fresh]
+
+    def committed(self, key: str) -> dict[str, Any]:
+        """Return the record of a shard in memory; nothing yet of one that is not sealed."""
+        try:
+            return super().committed(key)
+        except RecordUnusable:
+            raise
+        except CopyMissing:
+            return {}
+
     def bring(self, shard: Shard, record: dict[str, Any]) -> None:
         """Copy one shard to the SSD: from the slot where it lies, or as a file when it is none."""
-        if "chunks" not in record:
+        if record and "chunks" not in record:
             super().bring(shard, record)
             return
-        whose, generation = (shard.epoch, shard.rank), int(record.get("generation") or 0)
-        record["superseded"] = max(generation - self._last(whose) - 1, 0)
-        path = self.source.data_path(shard.flat_key)
-        with direct.held(path, self._sealer.maps) as content:
-            fresh = self._sealer.is_fresh(path)
-            self._ssd.put_from_memory(content, self.stored_as(shard), record=record, fresh=fresh)
+        slot = self._slot(shard)
+        with direct.held(slot, self._sealer.maps) as content:
+            hash_again = bool(record) and not self._sealer.is_fresh(slot)
+            told = functools.cache(lambda: self._told_record(shard, record))
+            self._ssd.put_from_memory(content, self.stored_as(shard), told, hash_again=hash_again)
+
+    def _told_record(self, shard: Shard, record: dict[str, Any]) -> dict[str, Any]:
+        """Return the record as it goes beside the copy, waiting for the seal if there was none yet."""
+        known = record or self._sealer.record(self._slot(shard), self.source, shard.flat_key)
+        whose, generation = (shard.epoch, shard.rank), int(known.get("generation") or 0)
+        superseded = max(generation - self._last(whose) - 1, 0)
         self._generations[whose] = max(generation, self._last(whose))
+        return with_drain({**known, "superseded": superseded})
+
+    def _slot(self, shard: Shard) -> Path:
+        return self.source.data_path(shard.flat_key)
 
     def beside(self, record: dict[str, Any]) -> dict[str, Any]:
         """Return how many saves were written over before this one's turn."""

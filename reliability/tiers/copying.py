@@ -120,10 +120,11 @@ def json_bytes(content: Mapping[str, Any]) -> bytes:
 
 
 @contextlib.contextmanager
-def writing(target: Path, part: str) -> Iterator[int]:
+def writing(target: Path, part: str, *, sync_folder: bool = True) -> Iterator[int]:
     """Yield a handle for the content of `target`, which is there, durable, once the block has ended well.
 
-    Its bytes are gathered in the file `part` beside it. Raises TierFull, TierUnreachable.
+    Its bytes are gathered in the file `part` beside it. Without `sync_folder` its name is durable only once the next
+    file of the folder is: enough for a shard, which does not count before its record. Raises TierFull, TierUnreachable.
     """
     with contextlib.ExitStack() as stack:
         with tier_errors(target):
@@ -138,7 +139,8 @@ def writing(target: Path, part: str) -> Iterator[int]:
                 os.close(writer)
             with tier_errors(target):
                 os.rename(part, target.name, src_dir_fd=folder, dst_dir_fd=folder)
-                os.fsync(folder)
+                if sync_folder:
+                    os.fsync(folder)
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(part, dir_fd=folder)

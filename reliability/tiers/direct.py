@@ -9,9 +9,10 @@ import contextlib
 import errno
 import fcntl
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from reliability.errors import CopyMissing, DigestMismatch, TierUnreachable
 from reliability.tiers import copying, digests, opening
@@ -52,26 +53,28 @@ def _lock(handle: int, path: Path) -> None:
 
 
 def write(
-    view: memoryview, target: Path, *, digest: str, chunks: Sequence[str], owner: str = "", fresh: bool = False
+    view: memoryview, target: Path, record: Callable[[], Mapping[str, Any]], *, owner: str = "", hash_again: bool
 ) -> int:
-    """Write a slot's content to `target`, durable and verified, and return its size.
+    """Write a slot's content to `target`, durable, and return its size.
 
-    `fresh`: this process computed the digests a moment ago from this very memory, and does not compute them again.
-    Raises DigestMismatch when a chunk is not what the commit record names, TierFull, TierUnreachable.
+    `record` returns its commit record with the digest of each chunk; without `hash_again` it is asked only once all is
+    written, so that the slot may be hashed meanwhile. Raises DigestMismatch when a chunk is not what the record names,
+    what `record` raises, TierFull, TierUnreachable; then nothing is left of it.
     """
-    if digests.root(list(chunks), len(view)) != digest:
-        raise DigestMismatch(f"The chunks of the commit record of {target.name} do not make its digest {digest}.")
     part = copying.part_path(target, owner)
-    with copying.writing(target, part.name) as handle, copying.tier_errors(target):
+    with copying.writing(target, part.name, sync_folder=False) as handle, copying.tier_errors(target):
         direct = _without_cache(handle, len(view))
-        if fresh:
+        if hash_again:
+            with ThreadPoolExecutor(1, thread_name_prefix="digest") as pool:
+                _write_chunks(handle, view, list(record()["chunks"]), pool, target)
+        else:
             for start in range(0, len(view), CHUNK_BYTES):
                 _write_all(handle, view[start : start + CHUNK_BYTES], target)
-        else:
-            with ThreadPoolExecutor(1, thread_name_prefix="digest") as pool:
-                _write_chunks(handle, view, chunks, pool, target)
         if direct:
             _with_cache(handle)
+        known = record()
+        if digests.root(list(known["chunks"]), len(view)) != known["digest"]:
+            raise DigestMismatch(f"The chunks of {target.name} do not make the digest {known['digest']}.")
     return len(view)
 
 
@@ -81,7 +84,7 @@ def _write_chunks(handle: int, view: memoryview, chunks: Sequence[str], pool: Th
     for number, piece in enumerate(pieces):
         ahead = pool.submit(digests.chunk, pieces[number + 1]) if number + 1 < len(pieces) else found
         _write_all(handle, piece, target)
-        if found.result() != chunks[number]:
+        if number >= len(chunks) or found.result() != chunks[number]:
             raise DigestMismatch(f"Chunk {number} of {target.name} is not what was committed in memory.")
         found = ahead
 

@@ -84,30 +84,31 @@ class DirectoryTier:
         def copy(data: Path) -> int:
             return copying.copy_verified(source, data, digest=digest, owner=self.owner, pace=self._pace)
 
-        return self._put(key, copy, digest=digest, record=record or {})
+        with contextlib.suppress(CopyMissing):
+            if self.record(key).get("digest") == digest:
+                return self.data_path(key).stat().st_size
+        return self._put(key, copy, lambda: {**(record or {}), "digest": digest})
 
-    def put_from_memory(self, content: memoryview, key: str, *, record: Mapping[str, Any], fresh: bool = False) -> int:
-        """Store what lies in memory under a key, straight from there; its record names the digest of each chunk.
+    def put_from_memory(
+        self, content: memoryview, key: str, record: Callable[[], Mapping[str, Any]], *, hash_again: bool = True
+    ) -> int:
+        """Store what lies in memory under a key, straight from there, with the commit record that `record` returns.
 
-        `fresh`: those were computed a moment ago, by this process, from this very memory.
+        Without `hash_again` that is asked last: who computes it reads the same memory meanwhile, or did a moment ago.
         """
 
         def write(data: Path) -> int:
-            known = {"digest": record["digest"], "chunks": record["chunks"], "fresh": fresh}
-            return direct.write(content, data, owner=self.owner, **known)
+            return direct.write(content, data, record, owner=self.owner, hash_again=hash_again)
 
-        return self._put(key, write, digest=record["digest"], record=record)
+        return self._put(key, write, record)
 
-    def _put(self, key: str, write: Callable[[Path], int], *, digest: str, record: Mapping[str, Any]) -> int:
+    def _put(self, key: str, write: Callable[[Path], int], record: Callable[[], Mapping[str, Any]]) -> int:
         data, commit = self.data_path(key), self._record_path(key)
-        with contextlib.suppress(CopyMissing):
-            if self.record(key).get("digest") == digest:
-                return data.stat().st_size
         self._make_folder(data.parent)
         with copying.tier_errors(commit):
             opening.remove(commit)
         size = write(data)
-        copying.write_json(commit, records.guarded({**record, "size_bytes": size, "digest": digest}), owner=self.owner)
+        copying.write_json(commit, records.guarded({**record(), "size_bytes": size}), owner=self.owner)
         return size
 
     def place(self, key: str) -> str:

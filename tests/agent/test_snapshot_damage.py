@@ -45,7 +45,7 @@ class Node:
         maps = SlotMaps()
         for shard in SHARDS:
             with direct.held(self.memory.data_path(shard.flat_key), maps) as content:
-                self.ssd.put_from_memory(content, shard.flat_key, record=self.records[shard])
+                self.ssd.put_from_memory(content, shard.flat_key, lambda shard=shard: self.records[shard])
         maps.close()
         self._kept = folder / "kept"
         shutil.copytree(self.memory.root, self._kept / "memory")
@@ -147,7 +147,7 @@ def test_a_slot_that_was_damaged_after_it_was_sealed_does_not_get_to_the_ssd(nod
     node.ssd.delete(shard.flat_key)
     damage(node.memory.data_path(shard.flat_key), lambda raw: flipped(raw, len(raw) // 2, 1))
     with direct.held(node.memory.data_path(shard.flat_key), maps) as content, pytest.raises(TierError):
-        node.ssd.put_from_memory(content, shard.flat_key, record=node.records[shard])
+        node.ssd.put_from_memory(content, shard.flat_key, lambda: node.records[shard])
     assert list(node.ssd.root.glob(f"{shard.flat_key}*")) == []
     maps.close()
 
