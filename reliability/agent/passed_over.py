@@ -23,6 +23,7 @@ class PassedOver:
         self._source = source
         self._seen: set[Shard] = set()
         self._stored: dict[int, Shard] = {}
+        self._owed: dict[int, int] = {}
         self._count = 0
         self.last_s = 0.0
 
@@ -38,22 +39,31 @@ class PassedOver:
             over.set()
             watcher.join()
 
+    def before(self, shard: Shard) -> int:
+        """Return how many of its rank were passed over for a shard that is stored now."""
+        self._count_gone(shard.rank, shard, self._look())
+        return self._owed.get(shard.rank, 0)
+
     def stored(self, shard: Shard, seconds: float) -> None:
         """Take note that a shard is on storage, and how long that took."""
         self.last_s = seconds
         self._seen.discard(shard)
+        self._owed.pop(shard.rank, None)
         self._stored[shard.rank] = max(shard, self._stored.get(shard.rank, shard))
 
     def take(self) -> int:
         """Return how many were passed over since the last call."""
         there = self._look()
-        for shard in sorted(self._seen - there):
-            newest = self._stored.get(shard.rank)
-            if newest is not None and shard < newest:
-                self._count += 1
-                self._seen.discard(shard)
+        for rank, newest in self._stored.items():
+            self._count_gone(rank, newest, there)
         count, self._count = self._count, 0
         return count
+
+    def _count_gone(self, rank: int, newest: Shard, there: set[Shard]) -> None:
+        gone = {shard for shard in self._seen - there if shard.rank == rank and shard < newest}
+        self._seen -= gone
+        self._count += len(gone)
+        self._owed[rank] = self._owed.get(rank, 0) + len(gone)
 
     def _watch(self, over: threading.Event) -> None:
         while not over.is_set():

@@ -7,6 +7,7 @@ A store that is slower than the snapshots come gets the newest each time; what w
 
 import time
 from collections.abc import Iterable, Iterator, Set
+from typing import Any
 
 from reliability.agent.floors import Floors
 from reliability.agent.jobrecord import JobRecord
@@ -61,6 +62,14 @@ class StorageLane(Lane):
             self._told_behind_at = now
             say("finding", self.record.job, _behind(count, self._passed_over.last_s))
         return copied
+
+    def bring(self, shard: Shard, record: dict[str, Any]) -> None:
+        """Copy one shard to storage; beside it stands how many were passed over for it."""
+        super().bring(shard, {**record, "superseded": self._passed_over.before(shard)})
+
+    def beside(self, record: dict[str, Any]) -> dict[str, Any]:
+        """Return how many were passed over for this one."""
+        return {"superseded": record["superseded"]} if "superseded" in record else {}
 
     def _note_starts(self) -> None:
         """Have storage tell which line goes on, for when it is all that is left."""

@@ -119,6 +119,8 @@ def test_a_slow_store_gets_the_newest_each_time_and_the_others_are_counted(mover
             ssd.delete(f"e1-s{step}-r0")
         until(lambda: mover.steps()[:2] == [10, 50], 30)
         told = until(lambda: findings(mover, "store-behind"), 20)
+    copy = next(line["body"] for line in mover.said if line["kind"] == "snapshot_copy" and line["body"]["step"] == 50)
+    assert copy["superseded"] == 3
     assert told[0]["count"] == 3
     assert "longer than until the next" in str(told[0]["evidence"])
 
@@ -134,8 +136,11 @@ def test_what_came_and_went_while_a_copy_was_under_way_is_counted_too(tmp_path: 
         until(lambda: Shard(1, 30, 0) in passed._seen)
     passed.stored(Shard(1, 10, 0), 1.0)
     assert passed.take() == 0, "nothing newer is stored yet"
+    assert passed.before(Shard(1, 30, 0)) == 1
+    assert passed.before(Shard(1, 30, 0)) == 1, "a try that failed keeps the count"
     passed.stored(Shard(1, 30, 0), 1.0)
     assert (passed.take(), passed.take()) == (1, 0)
+    assert passed.before(Shard(1, 40, 0)) == 0
 
 
 def test_a_step_that_other_nodes_have_begun_is_finished_before_a_newer_one_is_begun(
