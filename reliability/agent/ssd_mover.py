@@ -16,11 +16,11 @@ from typing import Any
 from reliability.agent import sealing
 from reliability.agent.floors import Floors
 from reliability.agent.jobrecord import JobRecord
-from reliability.agent.lane import Lane, with_drain
+from reliability.agent.lane import Lane, say, with_drain
 from reliability.agent.mover import Mover, run
 from reliability.agent.sealer import Sealer
 from reliability.domain.snapshots import Tier
-from reliability.errors import CopyMissing, TierError
+from reliability.errors import CopyMissing, TierConflict, TierError
 from reliability.tiers import direct, shards
 from reliability.tiers.directory import DirectoryTier
 from reliability.tiers.records import RecordUnusable
@@ -40,6 +40,21 @@ class SsdLane(Lane):
         self._ssd = target
         self._sealer = sealer
         self._generations: dict[tuple[int, int], int] = {}
+
+    def _take_up(self) -> None:
+        """Before anything on the SSD is believed: what another job of this name left there is set aside."""
+        if self.record.job_key:
+            try:
+                self._ssd.claim(self.record.job_key, ranks=self.record.world_size)
+            except TierConflict as error:
+                aside = self._ssd.set_aside()
+                self._ssd.claim(self.record.job_key, ranks=self.record.world_size)
+                detail = {
+                    "message": f"{error.message} It was moved to {aside}.",
+                    "hint": "Remove it when it is not needed.",
+                }
+                say("snapshot_problem", self.record.job, {"tier": self.tier, "code": error.code, **detail})
+        super()._take_up()
 
     def shards_of_source(self) -> list[Shard]:
         """Return what is ready in memory, also what is not sealed yet: it is hashed while it is written."""

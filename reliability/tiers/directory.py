@@ -6,6 +6,7 @@ written last and removed first.
 
 import contextlib
 import re
+import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,14 @@ class DirectoryTier:
             with copying.tier_errors(path):
                 opening.create_once(path, owners.composed(job_key, ranks))  # of several writers the first
         owners.check(str(self.root), self._owner_said(), job_key)
+
+    def set_aside(self) -> Path:
+        """Move the whole folder out of the way, nothing of it lost; return where it lies now."""
+        aside = self.root.with_name(f"{self.root.name}.aside-{secrets.token_hex(4)}")
+        with copying.tier_errors(self.root):
+            self.root.rename(aside)
+            opening.sync_folder(aside.parent)
+        return aside
 
     def ranks(self) -> int:
         """Return how many ranks the job has whose place this is; 0 when nobody said so."""

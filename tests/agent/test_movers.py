@@ -262,6 +262,26 @@ def test_what_cannot_be_said_is_not_taken_for_said(to_ssd: MoverProcess, monkeyp
     assert [word[0] for word in said] == ["snapshot_copy"]
 
 
+def test_what_another_job_of_this_name_left_on_the_ssd_is_set_aside_and_not_told(to_ssd: MoverProcess) -> None:
+    """As after an installation was lost with its database, and the job was submitted to a new one."""
+    theirs = DirectoryTier(to_ssd.ssd / JOB)
+    theirs.claim("theirs", ranks=1)
+    commit(to_ssd.ssd / JOB, Shard(1, 1000, 0), b"theirs")
+    commit(to_ssd.memory, Shard(1, 10, 0), b"ours")
+    to_ssd.record.job_key = "ours"
+    to_ssd.save()
+    to_ssd.start()
+    until(lambda: to_ssd.steps() == [10])
+    assert [problem["code"] for problem in to_ssd.problems()] == ["tier_conflict"]
+    [aside] = [path for path in to_ssd.ssd.iterdir() if path.name != JOB]
+    assert (aside / "e1-s1000-r0.snap").read_bytes() == b"theirs"
+    to_ssd.kill()
+    to_ssd.said.clear()
+    to_ssd.start()
+    until(lambda: to_ssd.steps() == [10])
+    assert to_ssd.problems() == []
+
+
 def test_copies_on_the_ssd_are_for_the_agents_user_alone(to_ssd: MoverProcess) -> None:
     to_ssd.start()
     commit_and_wait(to_ssd, range(10, 20, 10))
