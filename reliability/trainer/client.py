@@ -128,6 +128,7 @@ class GuardedRun(Run):
         self._tier = MemoryTier(
             self._folder, job=self.job, epoch=self.epoch, rank=self.rank, saving=saving, told=self._taken
         )
+        self._pid = os.getpid()
         atexit.register(self.close)
 
     def _check(self) -> None:
@@ -186,7 +187,8 @@ class GuardedRun(Run):
     def close(self) -> None:
         """Wait for a save that is under way and take no more. A program that ends does so by itself."""
         atexit.unregister(self.close)
-        self._tier.close(LAST_SAVE_LIMIT_S)
+        if os.getpid() == self._pid:  # a process that was forked off has no part in it
+            self._tier.close(LAST_SAVE_LIMIT_S)
 
     def _live(self) -> Any:
         """Return the states as they are, to be filled in place; None when the program cannot tell them yet."""

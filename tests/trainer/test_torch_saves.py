@@ -105,6 +105,50 @@ print("same")
 """
 )
 
+DEVICE = (
+    HEAD
+    + """
+from contextlib import contextmanager
+from types import SimpleNamespace as Made
+from reliability.trainer import arrays, copier
+from reliability.trainer.folder import JobFolder
+from reliability.trainer.snapshots import MemoryTier, Saving
+
+# No GPU here: its streams are played, and tensors of this processor stand for those of the device.
+calls = []
+stream = Made(wait_stream=lambda other: calls.append("wait for training"))
+event = Made(record=lambda on: calls.append("record"), synchronize=lambda: calls.append("synchronize"))
+
+@contextmanager
+def on(_stream):
+    yield
+
+register = Made(cudaHostRegister=lambda address, size, flags: calls.append("pin"))
+torch.cuda.Stream, torch.cuda.Event = lambda: stream, lambda: event
+torch.cuda.current_stream, torch.cuda.stream, torch.cuda.cudart = lambda: None, on, lambda: register
+torch.Tensor.record_stream = lambda self, on: calls.append("keep")
+real = arrays.tensor_buffer
+
+def of_device(value, where):
+    node, buffer = real(value, where)
+    return node, arrays.Buffer(buffer.size, 0, value, where, True, value)
+
+arrays.tensor_buffer = of_device
+folder = JobFolder(root)
+tier = MemoryTier(folder, job="job", epoch=1, rank=0, saving=Saving())
+state = {"w": torch.arange(50_000.0).reshape(250, 200), "b": torch.ones(7, dtype=torch.bfloat16)}
+for step, lazy in ((1, True), (2, False)):
+    tier.save(step, state, lazy=lazy)
+    tier.settle()
+assert calls[:5] == ["pin", "wait for training", "keep", "keep", "record"] and calls[5] == "synchronize", calls
+seal_all(folder.memory)
+from tests.trainer.shards import read
+for step in (1, 2):
+    assert same(read(folder.memory / f"e1-s{step}-r0.json"), state)
+print("same")
+"""
+)
+
 
 def environment(root: Path, rank: int, **more: str) -> dict[str, str]:
     named = {"STEPKEEPER_DIR": str(root), "STEPKEEPER_JOB": "job", "RANK": str(rank), "WORLD_SIZE": "2"}
@@ -124,6 +168,12 @@ def test_a_torch_program_with_a_registered_optimizer_saves_beside_training_and_n
     torch_python: str, root: Path
 ) -> None:
     argv = [torch_python, "-c", LAZY]
+    done = subprocess.run(argv, env=environment(root, 0), capture_output=True, text=True, timeout=300, check=False)
+    assert done.stdout == "same\n", done.stderr
+
+
+def test_the_order_in_which_a_device_is_asked_to_copy_with_its_streams_played(torch_python: str, root: Path) -> None:
+    argv = [torch_python, "-c", DEVICE]
     done = subprocess.run(argv, env=environment(root, 0), capture_output=True, text=True, timeout=300, check=False)
     assert done.stdout == "same\n", done.stderr
 
