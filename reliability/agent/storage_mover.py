@@ -34,7 +34,7 @@ class StorageLane(Lane):
         super().__init__(record, source, target)
         self._passed_over = PassedOver(source)
         self._told_behind_at = -REPEAT_PROBLEM_S
-        self._cut_off = False
+        self._cut_off: set[Shard] = set()
         self._noted: set[int] = set()
 
     def safe_step(self, safe: Floors) -> int | None:
@@ -98,17 +98,23 @@ class StorageLane(Lane):
         return {(shard.epoch, shard.step) for shard in self._shards(self.target) if shard.rank not in own}
 
     def _copy(self, shard: Shard) -> bool:
-        if self._cut_off:  # of a try that nobody will take up again
-            self.target.sweep([self.stored_as(shard)])
-        self._cut_off = True
+        self._sweep_given_up()
         self._note_starts()
         began = time.monotonic()
+        self._cut_off.add(shard)
         with self._passed_over.watching():
             copied = super()._copy(shard)
-        self._cut_off = not copied
         if copied:
+            self._cut_off.discard(shard)
             self._passed_over.stored(shard, time.monotonic() - began)
         return copied
+
+    def _sweep_given_up(self) -> None:
+        """Remove what cut-off tries left of shards that are no longer on the SSD: nobody takes those up again."""
+        there = set(self.shards_of_source())
+        if self._cut_off - there:
+            self.target.sweep([self.stored_as(shard) for shard in there])
+            self._cut_off &= there
 
 
 def _behind(count: int, last_s: float) -> dict[str, object]:

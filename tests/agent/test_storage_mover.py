@@ -2,8 +2,9 @@
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from reliability.tiers.shards import Shard
 from tests.agent.ingest import until
 from tests.agent.moverprocess import JOB, MoverProcess
 from tests.agent.shardfiles import commit, damage
-from tests.stores.s3 import S3Server, full, slow
+from tests.stores.s3 import S3Server, forbidden, full, slow
 
 MODULE = "storage_mover"
 
@@ -102,6 +103,23 @@ def test_parts_of_a_try_that_nobody_takes_up_again_are_swept(mover: MoverProcess
     saved(mover, 20)
     mover.start()
     until(lambda: mover.steps() == [20], 30)
+    assert all("/e1/s20-r0/" in path for path in s3.paths("team/lm/parts/"))
+
+
+def test_a_try_that_was_given_up_leaves_nothing_though_the_mover_was_never_started_anew(
+    mover: MoverProcess, s3: S3Server
+) -> None:
+    def lose_the_second_part(environ: Mapping[str, Any]) -> tuple[str, bytes] | None:
+        return forbidden(environ) if environ["PATH_INFO"].endswith("000001") else None
+
+    saved(mover, 10, os.urandom(2**20) * 20)
+    with s3.troubled(lose_the_second_part):
+        mover.start()
+        until(mover.problems, 20)
+        assert [path for path in s3.paths("team/lm/parts/") if "/e1/s10-r0/" in path]
+        DirectoryTier(mover.ssd / JOB).delete("e1-s10-r0")
+        saved(mover, 20)
+        until(lambda: mover.steps() == [20], 30)
     assert all("/e1/s20-r0/" in path for path in s3.paths("team/lm/parts/"))
 
 
