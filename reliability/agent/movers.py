@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from reliability.agent import sealing
 from reliability.agent.clock import steady
 from reliability.agent.config import AgentConfig
 from reliability.agent.jobs import LocalJobs
@@ -72,6 +73,7 @@ class Movers:
         """Wait until the newest shard of each rank in memory lies on the SSD too; return whether it does."""
         ssd = DirectoryTier(self._config.ssd_dir / job)
         end = steady() + limit_s
+        sealing.seal_all(memory.root, job=job)
         while not self._stopping.is_set():
             self.nudge()
             if _newest(memory) <= _all(ssd):

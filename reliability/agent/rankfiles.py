@@ -131,11 +131,7 @@ class RankFiles:
         """Once a rank has ended nothing is left out that it still got ready: its newest state is what is wanted."""
         if self._record.training and not self.exits():
             return
-        for shard, path in sealing.unsealed(self._folder.memory.root):
-            try:
-                sealing.seal(path, job=self._record.job)
-            except TierError as error:
-                log.debug("shard not sealed: shard=%s reason=%s", shard.stem, error.message)
+        sealing.seal_all(self._folder.memory.root, job=self._record.job)
 
     def _look_at_commits(self) -> None:
         """Report new commit records of the memory tier; forget those that the trainer has removed."""

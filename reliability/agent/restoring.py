@@ -6,7 +6,7 @@ node that made it once reported: only a file with the very name of this shard, i
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,9 +14,9 @@ from typing import Any
 
 from reliability.agent.desk import OrderFailed
 from reliability.agent.payloads import RankRestore, Source
-from reliability.errors import CopyMissing, DigestMismatch, InvalidInput, TierError
+from reliability.errors import CopyMissing, DigestMismatch, InvalidInput, TierError, TierFull
 from reliability.ports import TierStore
-from reliability.tiers import choosing, copying
+from reliability.tiers import choosing, copying, opening
 from reliability.tiers.directory import DATA_SUFFIX, DirectoryTier
 from reliability.tiers.shards import Shard
 
@@ -80,7 +80,8 @@ def _bring(memory: DirectoryTier, wanted: RankRestore, source: Source, *, node: 
     if source.tier == "ssd":
         _check_record(beside.record(path.stem), source)
     if not _already_there(memory, key, source):
-        memory.put(path, key, digest=source.digest, record=_record(wanted, beside, path.stem, job))
+        record = _record(wanted, beside, path.stem, job)
+        _with_room(memory, wanted.shard, lambda: memory.put(path, key, digest=source.digest, record=record))
 
 
 def _bring_from_store(memory: DirectoryTier, wanted: RankRestore, source: Source, job: str) -> None:
@@ -90,8 +91,22 @@ def _bring_from_store(memory: DirectoryTier, wanted: RankRestore, source: Source
     except InvalidInput as error:
         raise CopyMissing(error.message) from error
     if not _already_there(memory, wanted.shard.flat_key, source):
-        record = _record(wanted, tier, stored, job)
-        memory.adopt(tier, stored, wanted.shard.flat_key, digest=source.digest, record=record)
+        record, key = _record(wanted, tier, stored, job), wanted.shard.flat_key
+        _with_room(memory, wanted.shard, lambda: memory.adopt(tier, stored, key, digest=source.digest, record=record))
+
+
+def _with_room(memory: DirectoryTier, shard: Shard, put: Callable[[], object]) -> None:
+    """Bring a shard into memory. Where that is full, the slots of the rank that hold nothing give way: it is gone."""
+    try:
+        put()
+    except TierFull:
+        empty = list(memory.root.glob(f"slot-{shard.rank}-*"))
+        for path in empty:
+            with copying.tier_errors(path):
+                opening.remove(path)
+        if not empty:
+            raise
+        put()
 
 
 def _checked_place(shard: Shard, source: Source, job: str) -> Path:

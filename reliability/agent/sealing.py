@@ -5,6 +5,7 @@ checks by, and writes the commit record beside it. Nothing in a slot is trusted,
 any moment: it is looked at again after it was read, and what is no longer the same was never sealed.
 """
 
+import logging
 import os
 import stat
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy
 
-from reliability.errors import CopyMissing
+from reliability.errors import CopyMissing, TierError
 from reliability.tiers import copying, digests, opening, records
 from reliability.tiers.directory import DATA_SUFFIX, RECORD_SUFFIX
 from reliability.tiers.records import RecordUnusable
@@ -22,6 +23,8 @@ from reliability.trainer.errors import CorruptSnapshot
 from reliability.trainer.folder import Shard
 from reliability.trainer.layout import Prelude
 from reliability.trainer.sums import PIECE_BYTES, Sums
+
+log = logging.getLogger("stepkeeper.agent")
 
 
 def unsealed(memory: Path) -> list[tuple[Shard, Path]]:
@@ -33,6 +36,15 @@ def unsealed(memory: Path) -> list[tuple[Shard, Path]]:
         if shard is not None and shard.stem + DATA_SUFFIX == name and not _has_record(path) and _is_file(path):
             found.append((shard, path))
     return sorted(found, key=lambda item: item[0], reverse=True)
+
+
+def seal_all(memory: Path, *, job: str) -> None:
+    """Seal what is left to seal, when the ranks are gone: what they still got ready is what is wanted."""
+    for shard, path in unsealed(memory):
+        try:
+            seal(path, job=job)
+        except TierError as error:
+            log.debug("shard not sealed: shard=%s reason=%s", shard.stem, error.message)
 
 
 def seal(path: Path, *, job: str, maps: SlotMaps | None = None) -> bool:

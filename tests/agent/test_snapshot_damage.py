@@ -4,6 +4,7 @@ import random
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +12,8 @@ import pytest
 from reliability.agent import restoring
 from reliability.agent.desk import OrderFailed
 from reliability.agent.payloads import RankRestore, Source
-from reliability.errors import TierError
-from reliability.tiers import direct, records
+from reliability.errors import TierError, TierFull
+from reliability.tiers import copying, direct, records
 from reliability.tiers.directory import DirectoryTier
 from reliability.tiers.shards import Shard
 from reliability.tiers.slotmaps import SlotMaps
@@ -160,3 +161,23 @@ def test_a_shard_under_the_name_of_another_is_not_taken_for_it(node: Node) -> No
     with pytest.raises(CorruptSnapshot, match="another shard"):
         load(newest.with_suffix(".json"), rank=0)
     assert records.read(older.with_suffix(".json"))["step"] == STEPS[0]
+
+
+def test_a_full_memory_tier_gives_up_empty_slots_for_the_shard_that_is_wanted(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.mend()
+    newest = SHARDS[-1].flat_key
+    node.memory.delete(newest)
+    empty = node.memory.root / "slot-0-1-0"
+    empty.write_bytes(bytes(4096))
+    real = copying.copy_verified
+
+    def copy_verified(*args: Any, **known: Any) -> int:
+        if empty.exists():
+            raise TierFull("no room")
+        return real(*args, **known)
+
+    monkeypatch.setattr(copying, "copy_verified", copy_verified)
+    assert node.restore() == (STEPS[-1], [f"memory:{STEPS[-1]}"])
+    assert not empty.exists()
