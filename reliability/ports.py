@@ -1,6 +1,6 @@
 """What a container runtime and a storage tier must be able to do, and what they exchange."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -118,6 +118,10 @@ class Runtime(Protocol):
         """End all event streams and connections of this object; containers go on."""
 
 
+Record = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
+"""What is kept beside a shard. One that is called is called when the shard is durable: it may tell how long it took."""
+
+
 class TierStore(Protocol):
     """Keeps shard files of one job on one tier. One contract suite runs over every implementation."""
 
@@ -136,7 +140,7 @@ class TierStore(Protocol):
     def starts(self) -> Sequence[EpochStart]:
         """Return how attempts began, of those that are kept here."""
 
-    def put(self, source: Path, key: str, *, digest: str, record: Mapping[str, Any] | None = None) -> int:
+    def put(self, source: Path, key: str, *, digest: str, record: Record | None = None) -> int:
         """Store a file under a key, durable before it returns, replacing nothing half-way. Returns bytes.
 
         `record` is kept beside it. Verifies what was written; the same content again costs nothing. Raises TierFull,

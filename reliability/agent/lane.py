@@ -120,7 +120,7 @@ class Lane(ABC):
         key = self._key(self.source, shard)
         try:
             record = self.committed(key)
-            self.bring(shard, with_drain(record) if record else record)
+            self.bring(shard, record)
         except RecordUnusable:
             raise
         except CopyMissing:
@@ -134,7 +134,7 @@ class Lane(ABC):
     def bring(self, shard: Shard, record: dict[str, Any]) -> None:
         """Copy one shard to the target, verified. Raises TierError."""
         source = self.source.data_path(shard.flat_key)
-        self.target.put(source, self.stored_as(shard), digest=record["digest"], record=record)
+        self.target.put(source, self.stored_as(shard), digest=record["digest"], record=lambda: with_drain(record))
 
     def shards_of_source(self) -> list[Shard]:
         """Return what there is to copy."""
@@ -239,7 +239,7 @@ class Lane(ABC):
 
 
 def with_drain(record: dict[str, Any]) -> dict[str, Any]:
-    """Return a record with the time from taking the state to now, when it is about to be committed further on."""
+    """Return a record with the time from taking the state to now, once it is durable further on."""
     drain_s = max(time.time() - float(record.get("taken_at") or time.time()), 0.0)
     return {**record, "drain_s": round(drain_s, 4)}
 

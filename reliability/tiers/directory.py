@@ -13,7 +13,7 @@ from typing import Any
 
 from reliability.domain.snapshots import EpochStart
 from reliability.errors import CopyMissing, InvalidInput
-from reliability.ports import TierStore
+from reliability.ports import Record, TierStore
 from reliability.tiers import copying, direct, lines, opening, owners, records
 from reliability.tiers.owners import OWNER_NAME
 from reliability.tiers.pacing import Pace
@@ -87,7 +87,7 @@ class DirectoryTier:
             found = sorted(folder.glob(f"*{lines.SUFFIX}"))
             return lines.parsed(opening.small(path, records.LIMIT_BYTES) for path in found)
 
-    def put(self, source: Path, key: str, *, digest: str, record: Mapping[str, Any] | None = None) -> int:
+    def put(self, source: Path, key: str, *, digest: str, record: Record | None = None) -> int:
         """Store a file under a key with its commit record. The same content stored twice is stored once."""
 
         def copy(data: Path) -> int:
@@ -96,7 +96,7 @@ class DirectoryTier:
         with contextlib.suppress(CopyMissing):
             if self.record(key).get("digest") == digest:
                 return self.data_path(key).stat().st_size
-        return self._put(key, copy, lambda: {**(record or {}), "digest": digest})
+        return self._put(key, copy, lambda: {**(record() if callable(record) else record or {}), "digest": digest})
 
     def put_from_memory(
         self, content: memoryview, key: str, record: Callable[[], Mapping[str, Any]], *, hash_again: bool = True

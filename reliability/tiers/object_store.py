@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 from reliability.domain.snapshots import EpochStart
 from reliability.errors import CopyMissing, DigestMismatch, TierError, TierFull, TierUnreachable
+from reliability.ports import Record
 from reliability.tiers import copying, lines, manifests, opening, owners, records
 from reliability.tiers.bucket import Bucket, Found
 from reliability.tiers.directory import ABANDONED_PART_S, DATA_SUFFIX, checked_key
@@ -79,7 +80,7 @@ class ObjectTier:
         """Return how attempts began, of those that are kept here."""
         return lines.parsed(self.bucket.get(each.path) for each in self.bucket.listed(lines.FOLDER))
 
-    def put(self, source: Path, key: str, *, digest: str, record: Mapping[str, Any] | None = None) -> int:
+    def put(self, source: Path, key: str, *, digest: str, record: Record | None = None) -> int:
         """Store a file under a key, part by part, and list it in the manifest last. Parts that are there are kept."""
         path, name = manifests.place_of(checked_key(key))
         held = self._held(key)
@@ -92,7 +93,8 @@ class ObjectTier:
             with contextlib.suppress(TierError):
                 self._remove_folder(folder)  # of no use to a later try, and in the way where room is short
             raise
-        beside = json.dumps({**(record or {}), "size_bytes": size, "digest": digest}, separators=(",", ":")).encode()
+        said = record() if callable(record) else record or {}
+        beside = json.dumps({**said, "size_bytes": size, "digest": digest}, separators=(",", ":")).encode()
         self.bucket.put(f"{folder}/{RECORD_NAME}", beside)
         entry = {
             "size_bytes": size,

@@ -156,6 +156,19 @@ def test_shards_of_nobody_knows_whom_are_nobodys_to_take(tier: TierStore, source
         tier.claim("first", ranks=2)
 
 
+def test_a_record_that_is_called_is_called_when_the_shard_is_there(tier: TierStore, source: Source) -> None:
+    path, digest = source(b"x" * 10)
+    called: list[int] = []
+
+    def record() -> dict[str, int]:
+        called.append(len(tier.keys("")))
+        return {"step": 7}
+
+    tier.put(path, "e1/s1-r0", digest=digest, record=record)
+    assert called == [0], "once, and before it counts"
+    assert tier.record("e1/s1-r0")["step"] == 7
+
+
 def test_how_attempts_began_is_kept_once_and_tells_the_line_that_goes_on(tier: TierStore) -> None:
     assert list(tier.starts()) == []
     tier.note_start(EpochStart(epoch=3, restored=SnapshotId(2, 40)))
