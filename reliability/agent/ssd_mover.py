@@ -85,6 +85,8 @@ class SsdLane(Lane):
     def _told_record(self, shard: Shard, record: dict[str, Any]) -> dict[str, Any]:
         """Return the record as it goes beside the copy, waiting for the seal if there was none yet."""
         known = record or self._sealer.record(self._slot(shard), self.source, shard.flat_key)
+        if "chunks" not in known:
+            raise CopyMissing(f"{self._slot(shard)} was committed as a file meanwhile; it is copied as one next.")
         whose, generation = (shard.epoch, shard.rank), int(known.get("generation") or 0)
         superseded = max(generation - self._last(whose) - 1, 0)
         self._generations[whose] = max(generation, self._last(whose))
