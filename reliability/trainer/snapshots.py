@@ -22,7 +22,7 @@ from .folder import JobFolder, Shard
 from .layout import Layout
 from .pool import SlotPool
 from .slots import Slot
-from .tree import Encoder
+from .tree import Early, Encoder
 
 
 @dataclass(frozen=True)
@@ -97,10 +97,10 @@ class MemoryTier:
         tree = encoder.encode(state)
         self._pool.reserve(self._plan(tree, encoder.buffers, afresh=True).needed)
 
-    def save(self, step: int, state: Any, *, lazy: bool = False, early: tuple[str, ...] = ()) -> Shard:
+    def save(self, step: int, state: Any, *, lazy: bool = False, early: Early | None = None) -> Shard:
         """Copy the state after `step` into a slot; with `lazy` it must not change before `settle` has returned.
 
-        `early`: beginnings of places in the state that do change before, and are copied at once.
+        `early`: what in the state does change before, and is copied at once.
 
         Raises OSError, SlotMemory, SlotsBusy, UnsupportedState, TornSnapshot (also of a lazy save before this one);
         then nothing of it counts and the older shards are untouched.

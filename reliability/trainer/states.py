@@ -4,7 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from . import arrays
 from .errors import ConfigurationError, StateMismatch
+from .tree import Early
 
 
 @dataclass(frozen=True)
@@ -49,19 +51,19 @@ class States:
         """Return all states as they are now."""
         return {name: state.get() for name, state in self._states.items()}
 
-    def early(self, *, all_wait: bool) -> tuple[str, ...]:
-        """Return the beginnings of the places in the state that change before the next update.
+    def early(self, *, all_wait: bool) -> Early:
+        """Return what changes before the next update, the buffers of modules among it.
 
         Without `all_wait` nobody but the optimizers says when that is: what is neither theirs nor a module's may
         change at any time.
         """
-        places = []
+        places, addresses = [], set[int]()
         for name, state in self._states.items():
             if state.early or not (all_wait or state.hooked or state.module is not None):
                 places.append(f"state[{name!r}]")
             elif state.module is not None:
-                places += [f"state[{name!r}][{buffer!r}]" for buffer, _value in state.module.named_buffers()]
-        return tuple(places)
+                addresses |= {arrays.local(buffer).data_ptr() for _name, buffer in state.module.named_buffers()}
+        return Early(tuple(places), frozenset(addresses - {0}))
 
     def put(self, saved: Any) -> None:
         """Hand every state back. Raises StateMismatch when other ones were saved than are registered."""

@@ -9,7 +9,7 @@ import ctypes
 import struct
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from . import arrays
@@ -21,16 +21,28 @@ _EXACT_INT = 2**53  # beyond it readers of JSON differ, and Python limits the di
 _MAPPINGS: dict[type, str] = {dict: "dict", OrderedDict: "odict", Counter: "counter"}
 
 
+@dataclass(frozen=True)
+class Early:
+    """What changes before the next update: beginnings of places in the state, and addresses of arrays."""
+
+    places: tuple[str, ...] = ()
+    addresses: frozenset[int] = frozenset()
+
+    def holds(self, buffer: Buffer) -> bool:
+        """Return whether a buffer is part of it."""
+        return buffer.address in self.addresses or (bool(self.places) and buffer.where.startswith(self.places))
+
+
 class Encoder:
     """Turns one state into a JSON tree and the list of raw buffers the tree refers to by number.
 
     Memory that several values share is one buffer: tied weights are stored once and come back tied.
     """
 
-    def __init__(self, early: tuple[str, ...] = ()) -> None:
-        """`early`: beginnings of places in the state that change before the program's next update."""
+    def __init__(self, early: Early | None = None) -> None:
+        """`early`: what in the state changes before the program's next update."""
         self.buffers: list[Buffer] = []
-        self._early = early
+        self._early = early or Early()
         self._shared: dict[tuple[int, int], int] = {}
 
     def encode(self, value: Any, where: str = "state", depth: int = 0) -> Any:
@@ -82,7 +94,7 @@ class Encoder:
         return self._add(Buffer(len(data), address or 0, data, where))
 
     def _add(self, buffer: Buffer) -> int:
-        if buffer.lazy and self._early and buffer.where.startswith(self._early):
+        if buffer.lazy and self._early.holds(buffer):
             buffer = replace(buffer, lazy=False)
         number = len(self.buffers)
         if buffer.lazy and buffer.address:
