@@ -4,6 +4,7 @@ It runs in the process of the tests, so that they can look at its objects and da
 request whether it is answered as it should be.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -58,6 +59,7 @@ class S3Server:
         }
 
     def start(self) -> None:
+        logging.getLogger("werkzeug").setLevel(logging.WARNING)  # a line for each request is too many
         self._server = make_server("127.0.0.1", self.port, self._answer, threaded=True)
         self.port = self._server.server_port
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
