@@ -14,7 +14,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -133,9 +133,11 @@ class Lane:
         key = self._key(self.source, shard)
         try:
             record = self.source.record(key)
-            record["drain_s"] = round(max(time.time() - float(record.get("taken_at") or time.time()), 0.0), 4)
             self.target.put(
-                self.source.data_path(key), self._key(self.target, shard), digest=record["digest"], record=record
+                self.source.data_path(key),
+                self._key(self.target, shard),
+                digest=record["digest"],
+                record=lambda: {**record, "drain_s": _since_stall(record)},
             )
         except RecordUnusable:
             raise
@@ -224,6 +226,14 @@ class Lane:
 
     def _key(self, tier: DirectoryTier, shard: Shard) -> str:
         return shard.stored_key if self._to_storage and tier is self.target else shard.flat_key
+
+
+def _since_stall(record: Mapping[str, Any]) -> float | None:
+    """Return the seconds from the end of the save's stall until now; None for a shard that nobody saw being saved."""
+    taken_at, stall_s = record.get("taken_at"), record.get("stall_s")
+    if not taken_at or stall_s is None:
+        return None
+    return round(max(time.time() - float(taken_at) - float(stall_s), 0.0), 4)
 
 
 def _where(shard: Shard) -> dict[str, Any]:

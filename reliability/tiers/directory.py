@@ -7,7 +7,7 @@ written last and removed first.
 import contextlib
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from reliability.tiers import copying, opening, records
 DATA_SUFFIX = ".snap"
 RECORD_SUFFIX = ".json"
 ABANDONED_PART_S = 3600.0
+Record = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 _KEY = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")
 
 
@@ -33,8 +34,11 @@ class DirectoryTier:
         self._private = private
         self.owner = owner
 
-    def put(self, source: Path, key: str, *, digest: str, record: Mapping[str, Any] | None = None) -> int:
-        """Store a file under a key with its commit record. The same content stored twice is stored once."""
+    def put(self, source: Path, key: str, *, digest: str, record: Record | None = None) -> int:
+        """Store a file under a key with its commit record. The same content stored twice is stored once.
+
+        A `record` that is called is called when the file is durable: it may say how long that took.
+        """
         data, commit = self.data_path(key), self._record_path(key)
         with contextlib.suppress(CopyMissing):
             if self.record(key).get("digest") == digest:
@@ -43,7 +47,8 @@ class DirectoryTier:
         with copying.tier_errors(commit):
             opening.remove(commit)
         size = copying.copy_verified(source, data, digest=digest, owner=self.owner)
-        copying.write_json(commit, {**(record or {}), "size_bytes": size, "digest": digest}, owner=self.owner)
+        said = record() if callable(record) else record or {}
+        copying.write_json(commit, {**said, "size_bytes": size, "digest": digest}, owner=self.owner)
         return size
 
     def get(self, key: str, target: Path, *, digest: str) -> int:

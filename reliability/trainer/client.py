@@ -212,7 +212,8 @@ class GuardedRun(Run):
     def _save(self, step: int) -> None:
         """Boundary: whatever goes wrong in a save, also in the program's own `get`, training goes on."""
         try:
-            self._tier.save(step, {name: get() for name, (get, _put) in self._states.items()})
+            began = time.monotonic()
+            self._tier.save(step, {name: get() for name, (get, _put) in self._states.items()}, began=began)
         except Exception as error:
             self._report_problem(step, error)
             return

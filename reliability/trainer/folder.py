@@ -80,7 +80,10 @@ class JobFolder:
 
 @dataclass(frozen=True, kw_only=True)
 class CommitRecord:
-    """What makes a shard exist. `taken_at` is a Unix time, `digest` covers the whole shard file."""
+    """What makes a shard exist. `digest` covers the whole shard file.
+
+    `taken_at` is the Unix time at which the save began; training stood still for `stall_s` from there on.
+    """
 
     job: str
     epoch: int

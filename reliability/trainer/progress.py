@@ -21,7 +21,11 @@ _READ_ATTEMPTS = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """What a rank last reported. `loss` is NaN when unknown; `wall` is a Unix time; `step_s` is seconds a step."""
+    """What a rank last reported. `loss` is NaN when unknown; `wall` is a Unix time; `step_s` is seconds a step.
+
+    `step_s` is without the rank's own saves (StepClock.resume). It does hold what a rank waits in its next step for
+    others that save longer.
+    """
 
     epoch: int
     step: int

@@ -25,14 +25,17 @@ class MemoryTier:
         self._epoch = epoch
         self._rank = rank
         self._restored = restored
+        self._tail_s = 0.0
 
-    def save(self, step: int, state: Any) -> CommitRecord:
+    def save(self, step: int, state: Any, *, began: float | None = None) -> CommitRecord:
         """Write and commit the state after `step`, then let go of older shards.
 
+        `began`: monotonic time at which training stopped for it, before the state was gathered. The record's stall_s
+        counts from there; what comes after the record is written is known only then, so it is the last save's.
         Raises OSError or UnsupportedState; then nothing of it is left and the older shards are untouched.
         """
-        began = time.monotonic()
-        taken_at = time.time()
+        began = time.monotonic() if began is None else began
+        taken_at = time.time() - (time.monotonic() - began)
         shard = Shard(self._epoch, step, self._rank)
         final = self._path(shard, ".snap")
         part = self._path(shard, ".snap.part")
@@ -47,7 +50,7 @@ class MemoryTier:
                 size_bytes=size,
                 digest=digest,
                 taken_at=taken_at,
-                stall_s=time.monotonic() - began,
+                stall_s=(known := time.monotonic()) - began + self._tail_s,
                 format=codec.FORMAT,
             )
             write_json(self._path(shard, ".json"), vars(record))
@@ -56,6 +59,7 @@ class MemoryTier:
             final.unlink(missing_ok=True)
             raise
         self._retain()
+        self._tail_s = time.monotonic() - known
         return record
 
     def sweep(self) -> None:
