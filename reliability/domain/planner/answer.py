@@ -1,116 +1,138 @@
-"""The whole answer of the planner, and its one JSON form for page, command and REST."""
+"""The whole answer of the planner: how often to save, what that gives, and what to improve first.
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+Pure: a request goes in, an answer comes out, the same for page, command and REST. `as_json` is its one JSON form.
+"""
 
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+from reliability.domain.planner import comparisons, exact, first_order, levers, spares
+from reliability.domain.planner.answer_json import as_json
+from reliability.domain.planner.answered import Answer, Comparison, Credible, Gain, Levers, Pair, Present, Standbys
 from reliability.domain.planner.inputs import Inputs
 from reliability.domain.planner.request import Request
 from reliability.domain.planner.results import ModelPlan
-from reliability.domain.planner.steps import StepPlan
+from reliability.domain.planner.steps import step_plan
 
-__all__ = ["Answer", "Comparison", "Credible", "Gain", "Levers", "Present", "Request", "Standbys", "answer", "as_json"]
+__all__ = [
+    "Answer",
+    "Comparison",
+    "Credible",
+    "Gain",
+    "Levers",
+    "Pair",
+    "Present",
+    "Request",
+    "Standbys",
+    "answer",
+    "as_json",
+]
 
 LEVEL = 0.9
-DAY_S = 86400.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Present:
-    """What the period in use gives. `ettr_gain` is what the best period gives more."""
-
-    period_s: float
-    ettr: float
-    ettr_gain: float
-    keeps_target: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standbys:
-    """How often a lost node finds no standby, and what that costs. `mean_downtime_s` is over all faults."""
-
-    standbys: int
-    load: float
-    p_no_standby: float
-    share_short: float
-    mean_wait_s: float
-    mean_downtime_s: float
-    for_one_percent: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Credible:
-    """Where the results lie with probability `level`, given the counted faults; ends by size, each (low, high)."""
-
-    level: float
-    mtbf_s: tuple[float, float]
-    period_s: tuple[float, float]
-    ettr_max: tuple[float, float]
-    p_target: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Levers:
-    """What each input alone would have to be for the target: at most, but `mtbf_s` and `standbys` at least.
-
-    None where that alone is not enough, or nothing limits it, or it is not known. `cheapest` is the pair (save stall,
-    recovery) that costs least when halving either costs the same.
-    """
-
-    save_stall_s: float | None
-    recovery_s: float | None
-    mtbf_s: float | None
-    nodes: int | None
-    standbys: int | None
-    cheapest: tuple[float, float] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gain:
-    """How much the effective training rate rises when one input is halved; `name` as in Inputs, or `faults`."""
-
-    name: str
-    ettr_gain: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """Another rule for the period: the exact rate at its period, and the rate that it promises itself."""
-
-    name: str
-    period_s: float
-    ettr: float
-    their_ettr: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """Everything that page, command and REST tell. `recommended_s` is None where saving never is best and no target
-    can be kept."""
-
-    request: Request
-    inputs: Inputs
-    exact: ModelPlan
-    first_order: ModelPlan
-    recommended_s: float | None
-    steps: StepPlan | None
-    present: Present | None
-    spares: Standbys | None
-    credible: Credible | None
-    levers: Levers
-    gains: tuple[Gain, ...]
-    comparisons: tuple[Comparison, ...]
+RARE = 0.01
+MOST_STANDBYS = 10_000
 
 
 def answer(request: Request) -> Answer:
     """Return the answer. Raises InvalidInput where the values cannot be planned with."""
-    raise NotImplementedError
+    inputs = request.inputs
+    waits = request.standbys is not None and request.repair_s is not None
+    plan = exact.plan(inputs, downtime_at=request.downtime_at if waits else None)
+    low_s = plan.interval_s[0] if plan.interval_s else None
+    recommended_s = low_s if plan.period_s is None else plan.period_s
+    return Answer(
+        request=request,
+        inputs=inputs,
+        exact=plan,
+        first_order=first_order.plan(inputs),
+        recommended_s=recommended_s,
+        recommended_ettr=plan.ettr_max if recommended_s is None else exact.ettr_at(inputs, recommended_s),
+        shares=plan.shares if recommended_s is None else exact.shares_at(inputs, recommended_s),
+        steps=None if request.step_s is None else step_plan(inputs, plan, request.step_s),
+        present=_present(request, inputs, plan, recommended_s),
+        spares=_spares(request, inputs),
+        credible=_credible(request, plan),
+        levers=_levers(request, inputs, plan),
+        gains=_gains(request, inputs),
+        comparisons=comparisons.rows(inputs),
+    )
 
 
-def as_json(found: Answer, *, sources: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the answer as finite numbers, text, lists and null.
+def _present(request: Request, inputs: Inputs, plan: ModelPlan, recommended_s: float | None) -> Present | None:
+    if request.period_s is None:
+        return None
+    ettr = exact.ettr_at(inputs, request.period_s)
+    best = plan.ettr_max if recommended_s is None else exact.ettr_at(inputs, recommended_s)
+    low_s, high_s = plan.interval_s or (math.inf, None)
+    within = low_s * (1 - 1e-12) <= request.period_s <= (math.inf if high_s is None else high_s) * (1 + 1e-12)
+    return Present(period_s=request.period_s, ettr=ettr, ettr_gain=best - ettr, keeps_target=within)
 
-    `inputs` holds the request as given (seconds in names with _s) and `inputs.effective` what the model was given;
-    `inputs.sources` is what the caller knows about where the values come from, name -> anything JSON.
-    """
-    raise NotImplementedError
+
+def _spares(request: Request, inputs: Inputs) -> Standbys | None:
+    found = request.spares_at(inputs.faults_per_s)
+    if found is None:
+        return None
+    enough = spares.standbys_for(found.load, RARE) if found.load < MOST_STANDBYS else None
+    return Standbys(
+        standbys=found.standbys,
+        load=found.load,
+        p_no_standby=found.p_no_standby,
+        share_short=found.share_short,
+        mean_wait_s=found.mean_wait_s,
+        mean_downtime_s=inputs.downtime_s,
+        for_one_percent=enough,
+    )
+
+
+def _credible(request: Request, plan: ModelPlan) -> Credible | None:
+    """Map the ends of the rate's interval to periods and rates: both fall with it."""
+    known = request.posterior
+    if known is None:
+        return None
+    low, high = known.interval(LEVEL)
+    low = max(low, 1e-99)
+    seldom, often = exact.best(request.inputs_at(low)), exact.best(request.inputs_at(high))
+    if plan.limits.mtbf_s is not None:
+        p_target = known.probability_below(1.0 / plan.limits.mtbf_s)
+    else:
+        p_target = 1.0 if levers.reachable(request.inputs_at(0.0)) else 0.0
+    return Credible(
+        level=LEVEL,
+        mtbf_s=(1.0 / high, 1.0 / low),
+        period_s=(often[0] or 0.0, seldom[0] or 0.0),
+        ettr_max=(often[1], seldom[1]),
+        p_target=p_target,
+    )
+
+
+def _levers(request: Request, inputs: Inputs, plan: ModelPlan) -> Levers:
+    nodes = None if request.nodes is None else levers.most_nodes(inputs, request.nodes, plan.limits.mtbf_s)
+    return Levers(
+        save_stall_s=plan.limits.save_stall_s,
+        recovery_s=plan.limits.recovery_s,
+        mtbf_s=plan.limits.mtbf_s,
+        nodes=nodes,
+        standbys=None if request.repair_s is None else levers.least_standbys(_with_standbys(request, inputs)),
+        cheapest=levers.cheapest_pair(inputs),
+    )
+
+
+def _gains(request: Request, inputs: Inputs) -> tuple[Gain, ...]:
+    """Return what to improve first; with half the faults, standbys are missing less often and tiers keep up better."""
+    gains = levers.halved(inputs)
+    if inputs.mtbf_s is None:
+        return gains
+    calmer = exact.best(request.inputs_at(inputs.faults_per_s / 2))[1] - exact.best(inputs)[1]
+    told = [Gain(gain.name, calmer) if gain.name == "fault_rate" else gain for gain in gains]
+    return tuple(sorted(told, key=lambda gain: -gain.ettr_gain))
+
+
+def _with_standbys(request: Request, inputs: Inputs) -> Callable[[int], Inputs]:
+    """Return the inputs as a function of the number of standbys."""
+
+    def inputs_with(standbys: int) -> Inputs:
+        downtime_s = replace(request, standbys=standbys).downtime_at(inputs.faults_per_s)
+        return replace(inputs, downtime_s=downtime_s)
+
+    return inputs_with

@@ -15,6 +15,7 @@ from reliability.domain.planner.spares import Spares
 from reliability.errors import InvalidInput
 
 PRIORS = ("jeffreys", "fleet")
+_MOST_LOAD = 1e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,17 +113,19 @@ class Request:
         lags.append((max(0.0, 1.0 - self.node_share - self.memory_share), 0.0))
         return levels.drain_over_classes(1.0 / faults_per_s if faults_per_s > 0 else None, lags)
 
+    def load_at(self, faults_per_s: float) -> float:
+        """Return the mean number of this job's nodes in repair: those lost per second times the time of a repair."""
+        return min(self.node_share * faults_per_s * (self.repair_s or 0.0), _MOST_LOAD)
+
     def spares_at(self, faults_per_s: float) -> Spares | None:
         """Return how often a lost node finds a standby; None unless standbys and repair time are known."""
         if self.standbys is None or self.repair_s is None:
             return None
-        load = self.node_share * faults_per_s * self.repair_s
-        return standby.spares(load, self.standbys, self.repair_s)
+        return standby.spares(self.load_at(faults_per_s), self.standbys, self.repair_s)
 
     def downtime_at(self, faults_per_s: float) -> float:
         """Return the mean downtime of a fault: the swap, and for lost nodes without a standby the wait for a repair."""
-        found = self.spares_at(faults_per_s)
-        if found is None or self.repair_s is None:
+        if self.standbys is None or self.repair_s is None:
             return self.downtime_s
-        lost = standby.mean_downtime(self.downtime_s, found, self.repair_s)
-        return (1.0 - self.node_share) * self.downtime_s + self.node_share * lost
+        missing = self.node_share * standby.erlang_b(self.standbys, self.load_at(faults_per_s))
+        return (1.0 - missing) * self.downtime_s + missing * self.repair_s / (self.standbys + 1)
