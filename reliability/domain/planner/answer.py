@@ -9,8 +9,10 @@ from dataclasses import replace
 
 from reliability.domain.planner import comparisons, exact, first_order, levers, spares
 from reliability.domain.planner.answer_json import as_json
-from reliability.domain.planner.answered import Answer, Comparison, Credible, Gain, Levers, Pair, Present, Standbys
+from reliability.domain.planner.answered import Answer, Credible, Levers, Present, Standbys
+from reliability.domain.planner.comparisons import Comparison
 from reliability.domain.planner.inputs import Inputs
+from reliability.domain.planner.levers import Gain, Pair
 from reliability.domain.planner.request import Request
 from reliability.domain.planner.results import ModelPlan
 from reliability.domain.planner.steps import step_plan

@@ -8,7 +8,7 @@ from reliability.errors import InvalidInput
 LEAST_S = 1e-9
 MOST_S = 1e12
 LONGEST = 60
-EXAMPLES = "Write it as 30, 30s, 5m, 7.9h or 12d."
+EXAMPLES = "Write a time as 30, 30s, 5m, 7.9h or 12d."
 _UNITS = {
     "ms": 1e-3,
     **dict.fromkeys(("", "s", "sec", "secs", "second", "seconds"), 1.0),
@@ -38,6 +38,7 @@ def shown(value: object) -> str:
 
 def number(value: object, field: str, hint: str) -> float:
     """Return a finite number that is given as one or as text. Raises InvalidInput."""
+    given = value
     if isinstance(value, str):
         text = value.strip()
         lowered = text.lower().lstrip("+-")
@@ -47,11 +48,11 @@ def number(value: object, field: str, hint: str) -> float:
             raise InvalidInput(field, f"{shown(text)} is not a number", hint=_with_point(text) or hint)
         value = float(text)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidInput(field, f"{shown(value)} is not a number", hint=hint)
+        raise InvalidInput(field, f"{shown(given)} is not a number", hint=hint)
     if isinstance(value, float) and not math.isfinite(value):
-        raise InvalidInput(field, f"{shown(value)} is not a finite number", hint=hint)
+        raise InvalidInput(field, f"{shown(given)} is not a finite number", hint=hint)
     if abs(value) > 1e300:
-        raise InvalidInput(field, f"{shown(value)} is too large", hint=hint)
+        raise InvalidInput(field, f"{shown(given)} is too large", hint=hint)
     return float(value)
 
 
@@ -81,7 +82,7 @@ def seconds(value: object, field: str, *, hint: str = EXAMPLES) -> float:
     """
     found = _written(value, field, hint) if isinstance(value, str) else number(value, field, hint)
     if found < 0:
-        raise InvalidInput(field, f"{shown(value)} is negative", hint=f"Write it without the minus sign. {hint}")
+        raise InvalidInput(field, f"{shown(value)} is negative", hint=f"Give 0 or more. {hint}")
     if 0 < found < LEAST_S:
         raise InvalidInput(field, f"{shown(value)} is shorter than a nanosecond", hint=hint)
     if found > MOST_S:

@@ -14,7 +14,6 @@ from reliability.domain.planner.durations import LEAST_S, MOST_S, shown, spoken
 from reliability.domain.planner.inputs import Inputs
 from reliability.domain.planner.rates import Observed
 from reliability.domain.planner.request import PRIORS, Request
-from reliability.domain.planner.steps import step_plan
 from reliability.domain.planner.values import DAY_S, WEEK_S, Reader
 from reliability.errors import InvalidInput
 
@@ -114,7 +113,7 @@ def filled(given: Mapping[str, object], known: Mapping[str, object]) -> dict[str
     """Return what was given, and from what is known the rest; one way of telling the rate of faults replaces all."""
     there = {canonical(name) for name, value in given.items() if not _empty(value)}
     if there & set(RATE_NAMES):
-        there |= set(RATE_NAMES)
+        there |= {*RATE_NAMES, "prior"}
     return {**{name: value for name, value in known.items() if canonical(name) not in there}, **given}
 
 
@@ -224,7 +223,7 @@ def _check_period(reading: _Reading) -> None:
 def _faults_per_s(reading: _Reading) -> float | None:
     """Return the rate of faults, however it was told; None while something about it is wrong."""
     ways, clean = _ways(reading), reading.clean
-    if not ways or not reading.sound(*RATE_NAMES) or ("nodes" in reading.names and not reading.sound("nodes")):
+    if not ways or not reading.sound(*RATE_NAMES):
         return None
     if ways[0] == "mtbf":
         return 1.0 / clean["mtbf"] if clean["mtbf"] is not None else 0.0
@@ -298,7 +297,7 @@ def _check_step(reading: _Reading, request: Request, inputs: Inputs) -> None:
     shortest_s = step_s + inputs.save_stall_s
     if not plan.feasible or plan.interval_s is None or plan.interval_s[1] is None:
         return
-    if shortest_s > plan.interval_s[1] and step_plan(inputs, plan, step_s).interval is None:
+    if shortest_s > plan.interval_s[1] * (1 + 1e-12):
         best = spoken(plan.interval_s[1])
         message = f"{spoken(step_s)} is too long: saving after every step would be too seldom for the target"
         hint = f"Periods of up to {best} keep it: give the time of one step, at most "
