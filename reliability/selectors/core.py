@@ -210,6 +210,11 @@ def is_warm(node: Node, job: Job) -> bool:
     return OrderRecord.objects.filter(key=prepare_key(job, node), state=OrderRecord.State.DONE).exists()
 
 
+def replaced_in(job: Job) -> str:
+    """Return how the reason of a hold begins when this job lost the node: by it a repair is known again."""
+    return f"Replaced in job {job.name} "
+
+
 def prepare_key(job: Job, node: Node) -> str:
     """Return the key of the order that makes the job's container ready; an agent that came anew is asked anew."""
     return f"prepare:{job.pk}:{node.name}:{node.incarnation}"
