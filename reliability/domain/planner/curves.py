@@ -17,13 +17,15 @@ def periods(inputs: Inputs, points: int, present_s: float | None = None) -> tupl
     """Return periods in seconds, evenly spaced on a log axis, from a tenth of the best one to ten times as long.
 
     They cover the interval that keeps the target and the present period where it is given; none is shorter than the
-    stall or than a nanosecond. Raises InvalidInput for fewer than 2 points.
+    stall or a nanosecond, and only a present period is shorter than the drain. Raises InvalidInput for fewer than 2
+    points.
     """
     plan = exact.plan(inputs)
     low_s, high_s = plan.interval_s or (None, None)
     middle_s = plan.period_s or low_s or high_s or inputs.drain_s or inputs.save_stall_s or 1.0
     covered = [value for value in (low_s, high_s, present_s) if value]
-    least = max(min(middle_s / _AROUND, *covered), inputs.save_stall_s, _SHORTEST_S)
+    least = min(max(middle_s / _AROUND, inputs.drain_s), *covered, middle_s)
+    least = max(least, inputs.save_stall_s, _SHORTEST_S)
     return _spaced(least, max(middle_s * _AROUND, *covered, least * _AROUND), points)
 
 

@@ -15,7 +15,7 @@ Source: for D = d = 0 Daly 2006, "A higher order estimate of the optimum checkpo
 import math
 from collections.abc import Callable
 
-from reliability.domain.planner.inputs import Inputs, available_share, check_period
+from reliability.domain.planner.inputs import LEAST_MTBF_S, Inputs, available_share, check_period
 from reliability.domain.planner.results import Limits, ModelPlan, Shares
 from reliability.domain.planner.roots import crossing, excess, falling, log_growth, rising
 
@@ -32,7 +32,7 @@ def ettr_at(inputs: Inputs, period_s: float) -> float:
     """Return the effective training rate E(tau) times the share of time that is available; from 0 to 1.
 
     period_s: start to start, seconds; 0 only where a save takes no time. A period below the stall leaves no time for
-    work, so 0. Raises InvalidInput for any other period.
+    work, so 0; one below the drain counts as if drains could overlap. Raises InvalidInput for any other period.
     """
     check_period(inputs, period_s)
     if period_s <= inputs.save_stall_s and period_s > 0:
@@ -229,15 +229,18 @@ def _mtbf_limit(inputs: Inputs, downtime_at: DowntimeAt | None) -> float | None:
     if stall_s + drain_s + inputs.recovery_s + inputs.downtime_s == 0:
         return None
     budget = _log_ratio(never, inputs.target)
-    y, unit_s = _limit_in_y(max(stall_s, _NO_STALL_S), inputs.recovery_s + drain_s, inputs.downtime_s, budget)
+    unit_s = max(stall_s, _NO_STALL_S)
+    y = _limit_in_y(unit_s, inputs.recovery_s + drain_s, inputs.downtime_s, budget)
     mtbf_s = unit_s / excess(y)
+    if mtbf_s < LEAST_MTBF_S:
+        return None
     if stall_s - mtbf_s * math.expm1(-y) >= drain_s:
         return mtbf_s
     return _searched_mtbf_limit(inputs, None, guess=1 / mtbf_s)
 
 
-def _limit_in_y(stall_s: float, fixed_s: float, downtime_s: float, budget: float) -> tuple[float, float]:
-    """Solve y + lambda (R + d) + ln(1 + lambda D) = budget with lambda O = excess(y); returns y and O.
+def _limit_in_y(stall_s: float, fixed_s: float, downtime_s: float, budget: float) -> float:
+    """Solve y + lambda (R + d) + ln(1 + lambda D) = budget with lambda O = excess(y) for y.
 
     Newton's method from below, kept between the first-order start and the budget.
     """
@@ -254,7 +257,7 @@ def _limit_in_y(stall_s: float, fixed_s: float, downtime_s: float, budget: float
             y = (low + high) / 2
         if abs(y - before) <= _ROUNDING * y:
             break
-    return y, stall_s
+    return y
 
 
 def _searched_mtbf_limit(inputs: Inputs, downtime_at: DowntimeAt | None, guess: float | None = None) -> float | None:

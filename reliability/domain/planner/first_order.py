@@ -12,7 +12,7 @@ Source: Young 1974, "A first order approximation to the optimum checkpoint inter
 
 import math
 
-from reliability.domain.planner.inputs import Inputs, available_share, check_period
+from reliability.domain.planner.inputs import LEAST_MTBF_S, Inputs, available_share, check_period
 from reliability.domain.planner.results import Limits, ModelPlan, Shares
 from reliability.domain.planner.roots import crossing
 
@@ -50,8 +50,7 @@ def plan(inputs: Inputs) -> ModelPlan:
     """
     if inputs.mtbf_s is None:
         return _without_faults(inputs)
-    faults = inputs.faults_per_s
-    period_s = _period(inputs, faults)
+    period_s = _period(inputs, inputs.mtbf_s)
     interval = _interval(inputs, inputs.mtbf_s, period_s)
     return ModelPlan(
         model=MODEL,
@@ -87,8 +86,8 @@ def _loss(inputs: Inputs, available: float) -> float:
     return (available - inputs.target) / available
 
 
-def _period(inputs: Inputs, faults_per_s: float) -> float:
-    return max(math.sqrt(2 * inputs.save_stall_s / faults_per_s), inputs.drain_s)
+def _period(inputs: Inputs, mtbf_s: float) -> float:
+    return max(math.sqrt(2 * inputs.save_stall_s) * math.sqrt(mtbf_s), inputs.drain_s)
 
 
 def _interval(inputs: Inputs, mtbf_s: float, period_s: float) -> tuple[float, float] | None:
@@ -142,6 +141,8 @@ def _mtbf_limit(inputs: Inputs) -> float | None:
     limit = root * root
     if math.sqrt(2 * stall_s) * root < drain_s:
         limit = (drain_s / 2 + fixed_s) / (loss - stall_s / drain_s)
+    if limit < LEAST_MTBF_S:
+        return None
     return _searched_mtbf_limit(inputs, 1 / limit) if inputs.planned_stops_per_s else limit
 
 
@@ -150,7 +151,7 @@ def _searched_mtbf_limit(inputs: Inputs, guess: float) -> float | None:
 
     def spare(faults_per_s: float) -> float:
         available = available_share(inputs, 1 / faults_per_s, inputs.recovery_s, inputs.downtime_s)
-        lost = _lost(inputs, _period(inputs, faults_per_s), faults_per_s) + faults_per_s * _fixed_s(inputs)
+        lost = _lost(inputs, _period(inputs, 1 / faults_per_s), faults_per_s) + faults_per_s * _fixed_s(inputs)
         return available * (1.0 - lost) - inputs.target
 
     limit = crossing(spare, guess)

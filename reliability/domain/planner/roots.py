@@ -63,7 +63,7 @@ def log_growth(x: float) -> float:
 
 
 def crossing(falls: Callable[[float], float], guess: float) -> float | None:
-    """Return the x > 0 at which a falling function goes through 0; None when it does not between 1e-200 and 1e200.
+    """Return the x > 0 at which a falling function goes through 0; None when it does not between 1e-120 and 1e120.
 
     Brackets it by factors of 16 from the guess, then takes false positions (Illinois) and every fourth time
     the middle in ln x; exact to a few units in the last place.
@@ -92,7 +92,7 @@ def _bracket(falls: Callable[[float], float], guess: float) -> tuple[tuple[float
     """Return two points with their values, the first at least 0 and the second below."""
     x, value = guess, falls(guess)
     factor = 16.0 if value >= 0 else 1 / 16.0
-    while 1e-200 < x < 1e200:
+    while 1e-120 < x < 1e120:
         other = x * factor
         there = falls(other)
         if (there >= 0) is not (value >= 0):

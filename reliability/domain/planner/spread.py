@@ -1,4 +1,4 @@
-"""How much may a measured rate differ from the plan by chance alone, so that a plan is called missed only when it is?"""
+"""How much may a measured rate differ from the plan by chance alone, before the plan is called missed?"""
 
 import math
 from typing import Literal

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from reliability.domain.planner import exact
+from reliability.domain.planner import exact, first_order
 from reliability.domain.planner.inputs import MOST_S, Inputs, check
 from reliability.domain.planner.results import ModelPlan
 
@@ -26,12 +26,12 @@ class StepPlan:
 
 
 def step_plan(inputs: Inputs, model_plan: ModelPlan, step_s: float) -> StepPlan | None:
-    """Return the number of steps between two saves that is best by the exact rate, and those that keep the target.
+    """Return the best number of steps between two saves, and those that keep the target.
 
-    A period of n steps is n * step_s + O, seconds. Of the two whole numbers around the optimum the better one is
-    taken, within the numbers that keep the target where there are any; the lower end of those is rounded up, the upper
-    end down. Without faults it is the low end; None where even that does not exist. At least 1 step, and as many as
-    the drain takes. Raises InvalidInput for a step time that is none.
+    A period of n steps is n * step_s + O, seconds. Of the two whole numbers around the optimum the better one by the
+    model of the plan is taken, within the numbers that keep the target where there are any; the lower end of those is
+    rounded up, the upper end down. Without faults it is the low end, None where the target cannot be kept. At least 1
+    step, and as many as the drain takes. `ettr` is the exact rate. Raises InvalidInput for a bad step time.
     """
     check("step_s", step_s, _LEAST_STEP_S, MOST_S, "Give the time of one step in seconds, above 0.")
     interval = _interval(inputs, model_plan, step_s)
@@ -40,7 +40,7 @@ def step_plan(inputs: Inputs, model_plan: ModelPlan, step_s: float) -> StepPlan 
             return None
         every = interval[0]
     else:
-        every = _better(inputs, model_plan.period_s, step_s)
+        every = _better(inputs, model_plan, model_plan.period_s, step_s)
         if interval is not None:
             every = max(every, interval[0])
             every = every if interval[1] is None else min(every, interval[1])
@@ -59,10 +59,11 @@ def _interval(inputs: Inputs, model_plan: ModelPlan, step_s: float) -> tuple[int
     return (low, high) if low <= high else None
 
 
-def _better(inputs: Inputs, period_s: float, step_s: float) -> int:
+def _better(inputs: Inputs, model_plan: ModelPlan, period_s: float, step_s: float) -> int:
+    ettr_at = first_order.ettr_at if model_plan.model == first_order.MODEL else exact.ettr_at
     least = max(1, _up((inputs.drain_s - inputs.save_stall_s) / step_s))
     below = max(least, math.floor((period_s - inputs.save_stall_s) / step_s))
-    return max((below, below + 1), key=lambda every: exact.ettr_at(inputs, every * step_s + inputs.save_stall_s))
+    return max((below, below + 1), key=lambda every: ettr_at(inputs, every * step_s + inputs.save_stall_s))
 
 
 def _up(steps: float) -> int:
