@@ -4,7 +4,6 @@ Pure: a request goes in, an answer comes out, the same for page, command and RES
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 
 from reliability.domain.planner import comparisons, exact, first_order, levers, spares
@@ -16,6 +15,7 @@ from reliability.domain.planner.levers import Gain, Pair
 from reliability.domain.planner.request import Request
 from reliability.domain.planner.results import ModelPlan
 from reliability.domain.planner.steps import step_plan
+from reliability.errors import InvalidInput
 
 __all__ = [
     "Answer",
@@ -94,7 +94,7 @@ def _credible(request: Request, plan: ModelPlan) -> Credible | None:
         return None
     low, high = known.interval(LEVEL)
     low = max(low, 1e-99)
-    seldom, often = exact.best(request.inputs_at(low)), exact.best(request.inputs_at(high))
+    seldom, often = _best_at(request, low), _best_at(request, high)
     if plan.limits.mtbf_s is not None:
         p_target = known.probability_below(1.0 / plan.limits.mtbf_s)
     else:
@@ -102,10 +102,19 @@ def _credible(request: Request, plan: ModelPlan) -> Credible | None:
     return Credible(
         level=LEVEL,
         mtbf_s=(1.0 / high, 1.0 / low),
-        period_s=(often[0] or 0.0, seldom[0] or 0.0),
+        period_s=(often[0], seldom[0]),
         ettr_max=(often[1], seldom[1]),
         p_target=p_target,
     )
+
+
+def _best_at(request: Request, faults_per_s: float) -> tuple[float, float]:
+    """Return the best period and what it gives; nothing where planned stops and their recoveries take all time."""
+    try:
+        period_s, ettr = exact.best(request.inputs_at(faults_per_s))
+    except InvalidInput:
+        period_s, ettr = exact.best(replace(request, planned_stops_per_s=0.0).inputs_at(faults_per_s))[0], 0.0
+    return period_s or 0.0, ettr
 
 
 def _levers(request: Request, inputs: Inputs, plan: ModelPlan) -> Levers:
@@ -115,7 +124,7 @@ def _levers(request: Request, inputs: Inputs, plan: ModelPlan) -> Levers:
         recovery_s=plan.limits.recovery_s,
         mtbf_s=plan.limits.mtbf_s,
         nodes=nodes,
-        standbys=None if request.repair_s is None else levers.least_standbys(_with_standbys(request, inputs)),
+        standbys=None if request.repair_s is None else _standbys(request, inputs.faults_per_s),
         cheapest=levers.cheapest_pair(inputs),
     )
 
@@ -130,11 +139,6 @@ def _gains(request: Request, inputs: Inputs) -> tuple[Gain, ...]:
     return tuple(sorted(told, key=lambda gain: -gain.ettr_gain))
 
 
-def _with_standbys(request: Request, inputs: Inputs) -> Callable[[int], Inputs]:
-    """Return the inputs as a function of the number of standbys."""
-
-    def inputs_with(standbys: int) -> Inputs:
-        downtime_s = replace(request, standbys=standbys).downtime_at(inputs.faults_per_s)
-        return replace(inputs, downtime_s=downtime_s)
-
-    return inputs_with
+def _standbys(request: Request, faults_per_s: float) -> int | None:
+    """Return the least number of standbys with which the target is reachable."""
+    return levers.least_standbys(lambda standbys: request.inputs_at(faults_per_s, standbys=standbys))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from reliability.domain.planner import levels, rates
 from reliability.domain.planner import spares as standby
-from reliability.domain.planner.inputs import Inputs
+from reliability.domain.planner.inputs import Inputs, planned_stop_s
 from reliability.domain.planner.rates import Observed, Posterior
 from reliability.domain.planner.spares import Spares
 from reliability.errors import InvalidInput
@@ -88,16 +88,25 @@ class Request:
     def inputs_at(self, faults_per_s: float, *, standbys: int | None = None) -> Inputs:
         """Return the inputs at another rate of faults, or with another number of standbys."""
         asked = self if standbys is None else replace(self, standbys=standbys)
+        downtime_s = asked.downtime_at(faults_per_s)
         return Inputs(
             save_stall_s=self.save_stall_s,
             mtbf_s=1.0 / faults_per_s if faults_per_s > 0 else None,
             recovery_s=self.recovery_s,
             target=self.target,
-            downtime_s=asked.downtime_at(faults_per_s),
+            downtime_s=downtime_s,
             drain_s=self.drain_at(faults_per_s),
             cluster_availability=self.cluster_availability,
-            planned_stops_per_s=self.planned_stops_per_s,
+            planned_stops_per_s=self._stops(faults_per_s, downtime_s),
         )
+
+    def _stops(self, faults_per_s: float, downtime_s: float) -> float:
+        """Return planned stops so that they cost the same: they lose no node, so they never wait for a repair."""
+        if not self.planned_stops_per_s or downtime_s == self.downtime_s:
+            return self.planned_stops_per_s
+        mtbf_s = 1.0 / faults_per_s if faults_per_s > 0 else None
+        own_s = planned_stop_s(mtbf_s, self.recovery_s, self.downtime_s)
+        return self.planned_stops_per_s * own_s / planned_stop_s(mtbf_s, self.recovery_s, downtime_s)
 
     def drain_at(self, faults_per_s: float) -> float:
         """Return the one drain that loses as much as the drains of all tiers, each at its own faults.
