@@ -90,7 +90,8 @@ def crossing(falls: Callable[[float], float], guess: float) -> float | None:
 
 def _bracket(falls: Callable[[float], float], guess: float) -> tuple[tuple[float, float], tuple[float, float]] | None:
     """Return two points with their values, the first at least 0 and the second below."""
-    x, value = guess, falls(guess)
+    x = min(max(guess, 1e-100), 1e100)
+    value = falls(x)
     factor = 16.0 if value >= 0 else 1 / 16.0
     while 1e-120 < x < 1e120:
         other = x * factor
