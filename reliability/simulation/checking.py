@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
 
 from reliability.simulation.job import Always, Downtimes, Job, PlannedStops, run
 from reliability.simulation.laws import Exponential, Law
-from reliability.simulation.ledger import Check, Ledger, Shares
+from reliability.simulation.ledger import Check, Ledger
 from reliability.simulation.limits import Effort, number, positive, refuse
 from reliability.simulation.standbys import Pool, Standbys
 
@@ -47,7 +48,7 @@ def check(
     `law`: of the exposed time from a recovery to the next failure, with `inputs.mtbf_s` as its mean when left out
     (exponential). `standbys`: the downtime is then `inputs.downtime_s` when a standby takes the place of a lost node,
     and the wait for a repair when none is left. Without faults the answer is exact, with a standard error of 0.
-    A drain that is longer than the period makes each save wait for the one before.
+    A period shorter than the drain is raised to it, since drains do not overlap.
     Raises InvalidInput, naming the argument or the input, for values that cannot be simulated.
     """
     began = time.monotonic()
@@ -72,7 +73,8 @@ def check(
         stops=stops,
     )
     ledger.dilute(availability)
-    return ledger.close(grain_s=job.work_s, seed=seed, seconds=time.monotonic() - began)
+    grain_s = job.work_s if ledger.failures else job.cycle_s + job.recovery_s + job.downtime_s
+    return ledger.close(grain_s=grain_s, period_s=job.cycle_s, seed=seed, seconds=time.monotonic() - began)
 
 
 def _job(inputs: JobInputs, period_s: float | None) -> Job:
@@ -129,5 +131,5 @@ def _without_faults(job: Job, stops_per_s: float, availability: float, seed: int
     ledger.useful += cycles * job.work_s
     ledger.saving += cycles * job.save_stall_s
     ledger.dilute(availability)
-    shares: Shares = ledger.shares()
-    return Check(ettr=shares.useful, se=0.0, shares=shares, failures=0, simulated_s=0.0, seed=seed, seconds=seconds)
+    found = ledger.close(grain_s=0.0, period_s=job.cycle_s, seed=seed, seconds=seconds)
+    return replace(found, se=0.0, simulated_s=0.0)

@@ -20,8 +20,7 @@ from reliability.simulation.limits import number, positive, refuse
 class Job:
     """A job that saves every `period_s` from start to start; all in seconds.
 
-    A copy counts once its drain has ended; drains do not overlap, so with a drain longer than the period the save
-    waits for it and the work between saves grows.
+    A copy counts once its drain has ended. Drains do not overlap: a period shorter than the drain is raised to it.
     """
 
     period_s: float
@@ -40,7 +39,7 @@ class Job:
 
     @property
     def cycle_s(self) -> float:
-        """Return the real seconds from save to save."""
+        """Return the seconds from save to save that are kept up."""
         return max(self.period_s, self.drain_s)
 
     @property
@@ -132,10 +131,7 @@ def run(
     `uptimes` gives the exposed seconds from the end of each replica's downtime to its next failure, None at the end.
     """
     ledger = Ledger(replicas)
-    while ledger.failures < failures and not (ledger.failures and late()):
-        up = uptimes()
-        if up is None:
-            break
+    while ledger.failures < failures and (up := uptimes()) is not None:
         began = ledger.elapsed
         down = downtimes.after(began)
         kept = job.durable(np.maximum(up - job.recovery_s, 0.0))
@@ -149,4 +145,6 @@ def run(
             struck -= int(planned.sum())
         book(ledger, job, down, up, kept)
         ledger.failures += struck
+        if late():
+            break
     return ledger

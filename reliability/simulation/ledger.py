@@ -29,6 +29,7 @@ class Shares:
 class Check:
     """What a simulation found: the effective training rate with its standard error, and where the time went.
 
+    `period_s` is what was kept up between saves of the lowest level, longer than asked for where a drain took longer.
     `failures` is what was simulated (fewer than asked for when the time limit came first), `simulated_s` the job time
     of all replicas, `seconds` what the simulation took.
     """
@@ -36,6 +37,7 @@ class Check:
     ettr: float
     se: float
     shares: Shares
+    period_s: float
     failures: int
     simulated_s: float
     seed: int
@@ -75,22 +77,23 @@ class Ledger:
     def standard_error(self, grain_s: float) -> float:
         """Return the standard error of the useful share.
 
-        `grain_s` is the work that one save keeps. One grain is added as the least uncertainty, so that a run in which
-        nothing was kept at all does not look certain.
+        One grain, the work that a save keeps, is added as the least uncertainty, so that a run in which nothing was
+        kept at all does not look certain.
         """
         elapsed = self.elapsed
         total, replicas = float(elapsed.sum()), len(elapsed)
         off = self.useful - elapsed * (float(self.useful.sum()) / total)
-        spread = math.sqrt(float(np.square(off / total).sum()) * replicas / (replicas - 1))
+        spread = math.sqrt(float(np.square(off / total).sum()) * replicas / max(1, replicas - 1))
         return math.hypot(spread, min(grain_s / total, 1.0))
 
-    def close(self, *, grain_s: float, seed: int, seconds: float) -> Check:
+    def close(self, *, grain_s: float, period_s: float, seed: int, seconds: float) -> Check:
         """Return what was found."""
         shares = self.shares()
         return Check(
             ettr=shares.useful,
             se=self.standard_error(grain_s),
             shares=shares,
+            period_s=period_s,
             failures=self.failures,
             simulated_s=float(self.elapsed.sum()),
             seed=seed,

@@ -173,7 +173,9 @@ def check_levels(
         raise refuse("failures", f"must be at least {least}: failures of the top level are rare")
     replicas = max(20, min(1000, cycles // 2))
     ledger = _rounds(plan, replicas, max(1, cycles // replicas), chance, late)
-    return ledger.close(grain_s=plan.work_s * plan.every[-1], seed=seed, seconds=time.monotonic() - began)
+    return ledger.close(
+        grain_s=plan.work_s * plan.every[-1], period_s=float(plan.ends[1]), seed=seed, seconds=time.monotonic() - began
+    )
 
 
 def _rounds(plan: _Plan, replicas: int, rounds: int, chance: np.random.Generator, late: Callable[[], bool]) -> Ledger:

@@ -59,4 +59,4 @@ def many_nodes(
         failures=failures,
         late=lambda: False,
     )
-    return ledger.close(grain_s=job.work_s, seed=seed, seconds=time.monotonic() - began)
+    return ledger.close(grain_s=job.work_s, period_s=job.cycle_s, seed=seed, seconds=time.monotonic() - began)

@@ -19,10 +19,14 @@ LEAST_PERIODS = 9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """The effective training rate of a period over the recorded time, and where that time went."""
+    """The effective training rate of a period over the recorded time, and where that time went.
+
+    `se` is the standard error if the gaps are taken as independent draws of one law.
+    """
 
     period_s: float
     ettr: float
+    se: float
     shares: Shares
     failures: int
     elapsed_s: float
@@ -90,7 +94,12 @@ def _replay(gaps: Floats, job: Job) -> Replayed:
     book(ledger, job, down, up, job.durable(np.maximum(up - job.recovery_s, 0.0)))
     shares = ledger.shares()
     return Replayed(
-        period_s=job.period_s, ettr=shares.useful, shares=shares, failures=len(gaps), elapsed_s=float(gaps.sum())
+        period_s=job.cycle_s,
+        ettr=shares.useful,
+        se=ledger.standard_error(job.work_s),
+        shares=shares,
+        failures=len(gaps),
+        elapsed_s=float(gaps.sum()),
     )
 
 

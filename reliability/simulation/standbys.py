@@ -91,7 +91,11 @@ def gang_job(
     failures_per_s: float, standbys: Standbys, failures: int = 100_000, seed: int = 1, limit_s: float = 30.0
 ) -> StandbyCheck:
     """Simulate a job that stops while it is short of nodes; swaps take no time. Raises InvalidInput."""
-    began, effort, mean_s = time.monotonic(), Effort(failures, seed, limit_s), 1 / positive("mtbf_s", failures_per_s)
+    began, effort, mean_s = (
+        time.monotonic(),
+        Effort(failures, seed, limit_s),
+        1 / positive("failures_per_s", failures_per_s),
+    )
     chance, replicas = np.random.default_rng(seed), effort.replicas(each=500, most=400)
     late, pool = effort.clock(), Pool(standbys, 0.0, replicas, chance)
     now = np.zeros(replicas)
@@ -116,7 +120,11 @@ def fleet(
     failures_per_s: float, standbys: Standbys, failures: int = 100_000, seed: int = 1, limit_s: float = 30.0
 ) -> StandbyCheck:
     """Simulate many jobs that never stop failing while nodes are missing. Raises InvalidInput."""
-    began, effort, mean_s = time.monotonic(), Effort(failures, seed, limit_s), 1 / positive("mtbf_s", failures_per_s)
+    began, effort, mean_s = (
+        time.monotonic(),
+        Effort(failures, seed, limit_s),
+        1 / positive("failures_per_s", failures_per_s),
+    )
     chance, late = np.random.default_rng(seed), effort.clock()
     settling, rounds = math.ceil(SETTLING * (standbys.load(mean_s) + 1)), max(2, math.ceil(failures / 100))
     seen: list[tuple[float, float, float]] = []
