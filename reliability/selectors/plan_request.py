@@ -74,14 +74,12 @@ def _sources(
     entered = {canonical(name) for name in given if name in values and values[name] not in (None, "")}
     found: dict[str, dict[str, Any]] = {}
     for name in FIELDS:
-        if name in entered:
+        if name in entered or (name == "mtbf" and entered & set(RATE_NAMES)):
             found[name] = ENTERED
         elif name in known and (name in values or (name == "mtbf" and "faults" in values)):
             found[name] = _told(known[name])
         elif name in DEFAULTED:
             found[name] = NOT_GIVEN
-    if "mtbf" not in found and entered & set(RATE_NAMES):
-        found["mtbf"] = ENTERED
     return found
 
 
