@@ -15,6 +15,8 @@ from reliability.errors import InvalidInput
 
 _MOST_LEVELS = 6
 _MOST_SEGMENTS = 100_000
+_WHOLE = 1e-9
+"""How far above a whole number a ratio may lie, by rounding, and still be that number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,13 +136,16 @@ def _best_period(stall_s: float, faults_per_s: float, drain_s: float) -> float:
 
 
 def whole_multiples(levels: Sequence[Level], periods_s: Sequence[float]) -> tuple[int, ...]:
-    """Return the best of rounding each ratio of neighbouring periods down or up, for the period of the lowest level."""
+    """Return the best of rounding each ratio of neighbouring periods down or up, for the period of the lowest level.
+
+    Never so far down that a drain takes longer than the period it belongs to.
+    """
     best: tuple[float, tuple[int, ...]] | None = None
-    for ups in product((False, True), repeat=len(levels) - 1):
+    for rounded in product((math.floor, math.ceil), repeat=len(levels) - 1):
         actual, multiples = [periods_s[0]], []
-        for up, period_s in zip(ups, periods_s[1:], strict=True):
-            ratio = period_s / actual[-1]
-            multiples.append(max(1, math.ceil(ratio - 1e-9) if up else math.floor(ratio + 1e-9)))
+        for whole, level, period_s in zip(rounded, levels[1:], periods_s[1:], strict=True):
+            drained = math.ceil(level.drain_s / actual[-1] - _WHOLE)
+            multiples.append(max(1, drained, whole(period_s / actual[-1])))
             actual.append(actual[-1] * multiples[-1])
         overhead = overhead_at(levels, actual)
         if best is None or overhead < best[0]:

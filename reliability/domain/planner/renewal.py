@@ -19,6 +19,8 @@ _LEAST_S = 1e-100
 _TERMS = 128
 _GRID = 0.5
 """Step of the first search in ln work; one law may have two maxima, which lie further apart."""
+_SHORTEST = 1e-4
+"""Where the first search begins, as a share of the first-order best; far below it only where faults leave nothing."""
 _WORK_TOLERANCE = 1e-7
 
 
@@ -184,7 +186,7 @@ def optimum(law: Law, costs: Costs) -> RenewalOptimum:
         return ettr(law, math.exp(log_work), costs)
 
     typical_s = min(math.sqrt(2 * costs.save_stall_s * law.mean_s), law.mean_s)
-    low = math.log(max(least_s, typical_s / 30))
+    low = math.log(max(least_s, typical_s * _SHORTEST))
     high = max(low, math.log(law.mean_s)) + 3.0
     count = min(200, math.ceil((high - low) / _GRID))
     grid = [low + (high - low) * index / count for index in range(count + 1)]
