@@ -111,9 +111,10 @@ def faults(job: Job, *, since: datetime) -> Faults:
 def step_s(job: Job) -> tuple[float | None, int]:
     """Return the recent time of one step, without the rank's own saves, as the median of the ranks; and their number.
 
-    All ranks of a job step together, so that they differ by what one waits for the others' saves. One query.
+    All ranks of a job step together, so that they differ by what one waits for the others' saves. While a recovery
+    goes on it is what was known last. One query.
     """
-    found = [value for value in job.ranks.filter(epoch=job.epoch).values_list("step_s", flat=True) if value]
+    found = [value for value in job.ranks.values_list("step_s", flat=True) if value]
     return (median(found) if found else None), len(found)
 
 

@@ -34,7 +34,8 @@ def _begin(failover: Failover, source: State, now: datetime, detail: Mapping[str
     stood_still.update(stopped_at=failover.fault_at)
     _set_epoch(failover, failover.to_epoch)
     _set_job(failover, Job.State.RECOVERING, failover.incident.summary)
-    orders.withdraw(now, job_id=failover.job_id, epoch__lt=failover.to_epoch, kind__in=("start", "restore"))
+    of_the_old_attempt = {"job_id": failover.job_id, "epoch__lt": failover.to_epoch}
+    orders.withdraw(now, kind__in=("start", "restore", "set_period"), **of_the_old_attempt)
 
 
 def _set_epoch(failover: Failover, epoch: int) -> None:

@@ -1,58 +1,14 @@
-"""Periods that a person applies, and faults that a person makes."""
+"""Faults that a person makes on purpose."""
 
 import pytest
 
-from reliability.domain.planner import FirstOrderInputs
 from reliability.errors import DomainError, InvalidInput
-from reliability.models import Drill, Node, Rank
+from reliability.models import Drill, Node
 from reliability.selectors import core
-from reliability.services import clock, drills, plans
+from reliability.services import drills
 from tests.services.world import World
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
-INPUTS = FirstOrderInputs(save_stall_s=0.1, mtbf_s=3600.0, recovery_s=5.0, target=0.95)
-
-
-def test_a_period_is_applied_ahead_of_the_newest_step_and_told_to_every_node(world: World) -> None:
-    world.running_job()
-    for _ in range(10):
-        world.tick()
-    job = world.job()
-    newest = max(rank.step or 0 for rank in job.ranks.all())
-    plan = plans.apply(job, inputs=INPUTS, by="ann")
-    assert plan.from_step >= newest + 30  # at least 3 s of steps of 0.1 s
-    job.refresh_from_db()
-    assert job.period_plan == [
-        {"from_step": 0, "every_steps": 20},
-        {"from_step": plan.from_step, "every_steps": plan.every_steps},
-    ]
-    world.tick()
-    told = [order for agent in world.agents.values() for order in agent.heard_orders if order.kind == "set_period"]
-    assert {order.node for order in told} == {"n1", "n2", "n3"}
-    assert not plans.taken_over(plan)
-    Rank.objects.update(plan_version=plan.version)
-    assert plans.taken_over(plan)
-
-
-def test_a_job_whose_speed_is_unknown_cannot_be_planned(world: World) -> None:
-    with pytest.raises(DomainError, match="speed"):
-        plans.apply(world.submit(), inputs=INPUTS, by="ann")
-
-
-def test_defaults_of_the_planner_are_measured_and_name_their_source(world: World) -> None:
-    job = world.running_job()
-    world.save(20)
-    world.tick()
-    defaults = core.planner_defaults(job, now=clock.now())
-    assert defaults["save_stall_s"] == {"value": 0.02, "source": "median of 3 saves to memory"}
-    assert defaults["step_s"]["value"] == pytest.approx(0.1)
-    assert defaults["recovery_s"]["value"] is None
-    assert "no fault" in defaults["mtbf_s"]["source"]
-    world.agents["n2"].rank_dies(1, 139)
-    world.recover()
-    defaults = core.planner_defaults(world.job(), now=clock.now())
-    assert defaults["recovery_s"]["value"] > 0
-    assert "1 fault(s)" in defaults["mtbf_s"]["source"]
 
 
 def test_a_drill_is_linked_to_the_recovery_it_caused_and_keeps_its_times(world: World) -> None:
