@@ -230,7 +230,7 @@ REST_FRAMEWORK = {
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Stepkeeper",
-    "DESCRIPTION": "Nodes, jobs, snapshots, incidents and failovers of guarded training jobs. Read only.",
+    "DESCRIPTION": "Nodes, jobs, snapshots, incidents, failovers and plans of guarded training jobs. Changes nothing.",
     "VERSION": VERSION,
     "SERVE_INCLUDE_SCHEMA": False,
     "ENUM_NAME_OVERRIDES": {"ActionEnum": "reliability.api.serializers.ACTIONS"},

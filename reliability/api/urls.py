@@ -9,7 +9,7 @@ from django.urls import URLPattern, URLResolver, include, path
 from rest_framework.renderers import JSONRenderer
 from rest_framework.routers import APIRootView, DefaultRouter
 
-from reliability.api import resources
+from reliability.api import plans, resources
 from reliability.api.schema import SchemaView, documentation, unversioned_documentation
 from reliability.api.tokens import TokenView
 
@@ -49,12 +49,13 @@ class UnversionedRouter(Router):
 def versioned() -> list[URLPattern | URLResolver]:
     """Return the addresses below /api/v1/."""
     router = Router()
-    for name, resource in RESOURCES.items():
+    for name, resource in {**RESOURCES, "plans": plans.Plans}.items():
         router.register(name, resource, basename=name)
     return [
         path("token/", TokenView.as_view(), name="api-token"),
         path("schema/", SchemaView.as_view(), name="api-schema"),
         path("docs/", documentation, name="api-docs"),
+        path("plans/preview/", plans.Preview.as_view(), name="plan-preview"),
         path("", include(router.urls)),
     ]
 
