@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from reliability.domain.planner import exact
 from reliability.domain.planner.inputs import Inputs
+from reliability.domain.planner.limits import recovery_limit, stall_limit
 
 _ROUNDING = 1e-12
 _GOLDEN = (math.sqrt(5) - 1) / 2
@@ -69,17 +70,17 @@ def cheapest_pair(inputs: Inputs) -> Pair | None:
     stall_s, recovery_s = inputs.save_stall_s, inputs.recovery_s
     if reachable(inputs):
         return Pair(stall_s, recovery_s)
-    most_s = exact.recovery_limit(replace(inputs, save_stall_s=0.0))
+    most_s = recovery_limit(replace(inputs, save_stall_s=0.0))
     if inputs.mtbf_s is None or most_s is None:
         return None
-    recovery_alone_s, stall_alone_s = exact.recovery_limit(inputs), exact.stall_limit(inputs)
+    recovery_alone_s, stall_alone_s = recovery_limit(inputs), stall_limit(inputs)
     if stall_s == 0:
-        return None if recovery_alone_s is None else Pair(0.0, recovery_alone_s)
+        return Pair(0.0, recovery_alone_s) if recovery_alone_s else None
     if recovery_s == 0:
-        return None if stall_alone_s is None else Pair(stall_alone_s, 0.0)
+        return Pair(stall_alone_s, 0.0) if stall_alone_s else None
 
     def stall_with(recovery_s: float) -> float:
-        return min(exact.stall_limit(replace(inputs, recovery_s=recovery_s)) or 0.0, stall_s)
+        return min(stall_limit(replace(inputs, recovery_s=recovery_s)) or 0.0, stall_s)
 
     def effort(recovery_s: float) -> float:
         product = (stall_with(recovery_s) / stall_s) * (recovery_s / inputs.recovery_s)

@@ -62,6 +62,28 @@ def log_growth(x: float) -> float:
     return x + math.log(-math.expm1(-x)) - math.log(x)
 
 
+def log_growth_slope(x: float) -> float:
+    """Return the derivative of `log_growth`, 1/(1 - e^-x) - 1/x for x >= 0; from 1/2 to 1."""
+    return excess(x) / (x * -math.expm1(-x)) if x > 1e-150 else 0.5
+
+
+def climbed(rises: Callable[[float], tuple[float, float]], low: float, high: float, start: float) -> float:
+    """Return where a rising function is 0 between two points; it gives its value and its slope.
+
+    Newton's method, halving instead where that would leave the bracket.
+    """
+    x = start
+    for _ in range(_ROUNDS):
+        value, slope = rises(x)
+        low, high = (x, high) if value <= 0 else (low, x)
+        before, x = x, x - value / slope
+        if not low <= x <= high:
+            x = (low + high) / 2
+        if abs(x - before) <= _ENOUGH * x:
+            break
+    return x
+
+
 def crossing(falls: Callable[[float], float], guess: float) -> float | None:
     """Return the x > 0 at which a falling function goes through 0; None when it does not between 1e-120 and 1e120.
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from reliability.domain.planner import Inputs, exact
 from reliability.domain.planner.curves import loss_curve, optimum_curve, periods, rate_curve
 from reliability.domain.planner.levers import cheapest_pair, halved, least_standbys, most_nodes, reachable
+from reliability.domain.planner.limits import recovery_limit, stall_limit
 from reliability.domain.planner.spread import ettr_sd, verdict
 from reliability.errors import InvalidInput
 from tests.domain.planner.cases import FEW, wide
@@ -71,7 +72,7 @@ def test_the_cheapest_pair_reaches_the_target_with_the_least_effort(inputs: Inpu
     least = effort(inputs, pair.save_stall_s, pair.recovery_s)
     for ratio in (0.5, 0.9, 0.99, 1.01, 1.1, 2.0):
         recovery_s = min(pair.recovery_s * ratio, inputs.recovery_s)
-        stall_s = exact.stall_limit(replace(inputs, recovery_s=recovery_s))
+        stall_s = stall_limit(replace(inputs, recovery_s=recovery_s))
         if stall_s:
             assert effort(inputs, min(stall_s, inputs.save_stall_s), recovery_s) >= least - 1e-6
 
@@ -80,11 +81,11 @@ def test_a_pair_with_one_at_0_is_the_other_alone() -> None:
     stall = replace(HARD, recovery_s=0.0, save_stall_s=3000)
     pair = cheapest_pair(stall)
     assert pair is not None
-    assert astuple(pair) == (exact.stall_limit(stall), 0.0)
+    assert astuple(pair) == (stall_limit(stall), 0.0)
     recovery = replace(HARD, save_stall_s=0.0, recovery_s=3000)
     pair = cheapest_pair(recovery)
     assert pair is not None
-    assert astuple(pair) == (0.0, exact.recovery_limit(recovery))
+    assert astuple(pair) == (0.0, recovery_limit(recovery))
 
 
 def test_there_is_no_pair_when_downtime_alone_is_too_much() -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from reliability.domain.planner import Inputs, exact, first_order
 from reliability.domain.planner.inputs import planned_stop_s
+from reliability.domain.planner.limits import recovery_limit, stall_limit
 from tests.domain.planner.cases import FEW, sizes, wide
 
 MODELS = [exact, first_order]
@@ -201,5 +202,5 @@ def test_planned_stops_without_faults_leave_a_limit_of_the_recovery(model: Any) 
 @given(wide(stops=True))
 def test_a_limit_asked_for_alone_is_that_of_the_plan(inputs: Inputs) -> None:
     limits = exact.plan(inputs).limits
-    assert exact.stall_limit(inputs) == limits.save_stall_s
-    assert exact.recovery_limit(inputs) == limits.recovery_s
+    assert stall_limit(inputs) == limits.save_stall_s
+    assert recovery_limit(inputs) == limits.recovery_s

@@ -28,7 +28,7 @@ def rate(inputs: Inputs, every: int, step_s: float) -> float:
 
 @given(wide(drains=False), sizes(-6, 2))
 def test_no_other_number_of_steps_is_better(inputs: Inputs, share: float) -> None:
-    step_s = share * (exact.plan(inputs).work_s or 1.0)
+    step_s = max(share * (exact.plan(inputs).work_s or 1.0), 1e-9)
     steps = steps_of(inputs, step_s)
     assert steps.ettr == rate(inputs, steps.every_steps, step_s)
     for other in {steps.every_steps + 1, max(1, steps.every_steps - 1), 2 * steps.every_steps}:
