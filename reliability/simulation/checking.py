@@ -62,6 +62,8 @@ def check(
     downtimes: Downtimes = Always(job.downtime_s)
     if standbys is not None:
         downtimes = _settled(job, law, Pool(standbys, job.downtime_s, replicas, chance), replicas, chance, late)
+        if late():
+            raise effort.too_short()
     stops = PlannedStops(stops_per_s, replicas, chance) if stops_per_s else None
     ledger = run(
         job,

@@ -7,7 +7,7 @@ import numpy as np
 
 from reliability.simulation.job import Always, Downtimes, Drawn, Job
 from reliability.simulation.laws import Floats, Law
-from reliability.simulation.limits import Effort, positive, whole
+from reliability.simulation.limits import Effort, positive, refuse, whole
 
 MOST_RUNS = 20_000
 
@@ -51,7 +51,7 @@ def finite_jobs(job: Job, law: Law, saves: int, *, queue: Law, runs: int = 2000,
         to_the_end = job.recovery_s + left * job.cycle_s
         ends = to_the_end <= up
         kept = job.durable(np.maximum(up - job.recovery_s, 0.0))
-        elapsed += np.where(going, downtimes.after(elapsed) + np.where(ends, to_the_end, up), 0.0)
+        elapsed += np.where(going, downtimes.after(elapsed, going) + np.where(ends, to_the_end, up), 0.0)
         failures += int((going & ~ends).sum())
         left = np.where(going, np.where(ends, 0.0, left - kept), left)
     return Runs(ettr=(saves - left) * job.work_s / elapsed, failures=failures)
@@ -91,12 +91,12 @@ def _until_seen(
     late: Callable[[], bool],
 ) -> int:
     runs, failures = len(watches[0].instant), 0
-    now, kept_s = np.zeros(runs), np.zeros(runs)
+    now, kept_s, failed = np.zeros(runs), np.zeros(runs), np.ones(runs, dtype=bool)
     while np.isnan(watches[1].seen).any():
         if late():
-            raise TimeoutError("the window was not reached in time")
+            raise refuse("window_s", "takes too long to simulate")
         up = law.draw(chance, runs)
-        ended = now + downtimes.after(now) + up
+        ended = now + downtimes.after(now, failed) + up
         for watch in watches:
             watch.look(job, now, ended, kept_s)
         failures += int(((ended > watches[0].instant) & (ended < watches[1].instant)).sum())

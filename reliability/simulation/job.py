@@ -59,8 +59,8 @@ class Job:
 class Downtimes(Protocol):
     """What decides how long a job is down after a failure."""
 
-    def after(self, failed_at: Floats) -> Floats | float:
-        """Return the downtime of each replica whose job failed at that instant of its calendar."""
+    def after(self, stopped_at: Floats, failed: Flags) -> Floats | float:
+        """Return the downtime of each replica; its job stopped at that instant, by a failure or as planned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Always:
 
     downtime_s: float
 
-    def after(self, failed_at: Floats) -> float:
+    def after(self, stopped_at: Floats, failed: Flags) -> float:
         """Return it."""
         return self.downtime_s
 
@@ -81,9 +81,9 @@ class Drawn:
     law: Law
     chance: np.random.Generator
 
-    def after(self, failed_at: Floats) -> Floats:
+    def after(self, stopped_at: Floats, failed: Flags) -> Floats:
         """Return one for each replica."""
-        return self.law.draw(self.chance, len(failed_at))
+        return self.law.draw(self.chance, len(stopped_at))
 
 
 class PlannedStops:
@@ -130,21 +130,20 @@ def run(
 
     `uptimes` gives the exposed seconds from the end of each replica's downtime to its next failure, None at the end.
     """
-    ledger = Ledger(replicas)
+    ledger, failed = Ledger(replicas), np.ones(replicas, dtype=bool)
     while ledger.failures < failures and (up := uptimes()) is not None:
         began = ledger.elapsed
-        down = downtimes.after(began)
+        down = downtimes.after(began, failed)
         kept = job.durable(np.maximum(up - job.recovery_s, 0.0))
-        struck = replicas
         if stops is not None:
             saves = stops.saves_until(began + down + job.recovery_s, job.cycle_s)
             until = job.recovery_s + saves * job.cycle_s
             planned = until <= up
             up, kept = np.where(planned, until, up), np.where(planned, saves, kept)
             stops.met(planned)
-            struck -= int(planned.sum())
+            failed = ~planned
         book(ledger, job, down, up, kept)
-        ledger.failures += struck
+        ledger.failures += int(failed.sum())
         if late():
             break
     return ledger

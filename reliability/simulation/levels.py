@@ -163,7 +163,7 @@ def check_levels(
 
     A replica is renewed by each failure of the top class; all run the same number of such cycles. When the time limit
     comes first, the cycles that all have finished are the answer. Raises InvalidInput, also when the failures are too
-    few to see the top class often enough.
+    few, or the time is too short, to see the top class often enough.
     """
     began, effort = time.monotonic(), Effort(failures, seed, limit_s)
     plan, chance, late = _Plan(levels, work_s, downtime_s), np.random.default_rng(seed), effort.clock()
@@ -173,6 +173,8 @@ def check_levels(
         raise refuse("failures", f"must be at least {least}: failures of the top level are rare")
     replicas = max(20, min(1000, cycles // 2))
     ledger = _rounds(plan, replicas, max(1, cycles // replicas), chance, late)
+    if not ledger.failures:
+        raise effort.too_short()
     return ledger.close(
         grain_s=plan.work_s * plan.every[-1], period_s=float(plan.ends[1]), seed=seed, seconds=time.monotonic() - began
     )
@@ -180,11 +182,11 @@ def check_levels(
 
 def _rounds(plan: _Plan, replicas: int, rounds: int, chance: np.random.Generator, late: Callable[[], bool]) -> Ledger:
     state, ledger = _Replicas(plan, replicas), Ledger(replicas)
-    for finished in range(rounds):
+    for _ in range(rounds):
         before = ledger.copy()
         active = np.arange(replicas)
         while len(active):
-            if finished and late():
+            if late():
                 return before
             active = active[~state.leg(plan, ledger, active, chance)]
     return ledger

@@ -60,6 +60,10 @@ class Effort:
         end = time.monotonic() + self.limit_s
         return lambda: time.monotonic() >= end
 
+    def too_short(self) -> InvalidInput:
+        """Return the refusal of a time limit within which nothing can be said."""
+        return refuse("limit_s", f"{self.limit_s:g} s do not suffice here", "Allow more, or ask for what is less rare.")
+
     def replicas(self, *, each: int = 100, most: int = 2000) -> int:
         """Return how many independent replicas to run, so that each sees about `each` failures."""
         return max(20, min(most, math.ceil(self.failures / each)))

@@ -18,15 +18,15 @@ def superposed(law: Law, nodes: int, count: int, burn_in_s: float, chance: np.ra
     Every node fails, is replaced by a new one and fails again, on its own clock of running time. The first gap is the
     one that follows the first failure after the burn-in.
     """
-    span = burn_in_s + 1.1 * (count + 10) * law.mean_s / nodes
+    step = int((burn_in_s + (count + 10) * law.mean_s / nodes) / law.mean_s) + 8
+    ages = np.zeros((nodes, 1))
     while True:
-        per_node = int(span / law.mean_s * 1.3) + 8
-        ages = np.cumsum(law.draw(chance, nodes * per_node).reshape(nodes, per_node), axis=1)
+        more = np.cumsum(law.draw(chance, nodes * step).reshape(nodes, step), axis=1)
+        ages = np.hstack([ages, ages[:, -1:] + more])
         known_until = float(ages[:, -1].min())
-        failed_at = np.sort(ages[(ages >= burn_in_s) & (ages <= known_until)])
+        failed_at = np.sort(ages[(ages >= burn_in_s) & (ages > 0) & (ages <= known_until)])
         if len(failed_at) > count:
             return np.diff(failed_at[: count + 1])
-        span *= 1.3
 
 
 def many_nodes(

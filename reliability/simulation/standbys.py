@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reliability.simulation.laws import Flags, Floats, Law, Whole
-from reliability.simulation.limits import Effort, positive, refuse, whole
+from reliability.simulation.limits import MOST_FAILURES, Effort, positive, refuse, whole
 
 MOST_STANDBYS = 2000
 MOST_LOAD = 5000.0
@@ -66,15 +66,15 @@ class Pool:
         self._each = np.arange(replicas)
         self.short: Flags = np.zeros(replicas, dtype=bool)
 
-    def after(self, failed_at: Floats) -> Floats:
-        """Lose a node of each replica; return the swap's time, or the wait for a repair when no standby is left."""
-        in_repair = self._back > failed_at
-        lost = self._chance.random(len(failed_at)) < self._standbys.node_share
+    def after(self, stopped_at: Floats, failed: Flags) -> Floats:
+        """Lose a node where the job failed; return the swap's time, or the wait when no standby is left."""
+        in_repair = self._back > stopped_at
+        lost = failed & (self._chance.random(len(stopped_at)) < self._standbys.node_share)
         self.short = lost & (in_repair.sum(axis=0) >= self._standbys.count)
         free = np.argmin(in_repair, axis=0)
-        repaired_at = failed_at + self._standbys.repair.draw(self._chance, len(failed_at))
+        repaired_at = stopped_at + self._standbys.repair.draw(self._chance, len(stopped_at))
         self._back[free, self._each] = np.where(lost, repaired_at, self._back[free, self._each])
-        wait = self._back.min(axis=0) - failed_at
+        wait = self._back.min(axis=0) - stopped_at
         return np.where(self.short, wait, self._swap_s)
 
     def settling(self, mean_s: float) -> int:
@@ -91,24 +91,22 @@ def gang_job(
     failures_per_s: float, standbys: Standbys, failures: int = 100_000, seed: int = 1, limit_s: float = 30.0
 ) -> StandbyCheck:
     """Simulate a job that stops while it is short of nodes; swaps take no time. Raises InvalidInput."""
-    began, effort, mean_s = (
-        time.monotonic(),
-        Effort(failures, seed, limit_s),
-        1 / positive("failures_per_s", failures_per_s),
-    )
+    began, effort = time.monotonic(), Effort(failures, seed, limit_s)
+    mean_s, late = 1 / positive("failures_per_s", failures_per_s), effort.clock()
     chance, replicas = np.random.default_rng(seed), effort.replicas(each=500, most=400)
-    late, pool = effort.clock(), Pool(standbys, 0.0, replicas, chance)
-    now = np.zeros(replicas)
+    pool, now, all_fail = Pool(standbys, 0.0, replicas, chance), np.zeros(replicas), np.ones(replicas, dtype=bool)
 
     def strike() -> tuple[Floats, Floats]:
         nonlocal now
         ran = chance.standard_exponential(replicas) * mean_s
-        wait = pool.after(now + ran)
+        wait = pool.after(now + ran, all_fail)
         now = now + ran + wait
         return ran, wait
 
     for _ in range(pool.settling(mean_s)):
         strike()
+        if late():
+            raise effort.too_short()
     ran, waited, missed, rounds = np.zeros(replicas), np.zeros(replicas), np.zeros(replicas), 0
     while rounds * replicas < failures and not (rounds and late()):
         training, wait = strike()
@@ -120,13 +118,12 @@ def fleet(
     failures_per_s: float, standbys: Standbys, failures: int = 100_000, seed: int = 1, limit_s: float = 30.0
 ) -> StandbyCheck:
     """Simulate many jobs that never stop failing while nodes are missing. Raises InvalidInput."""
-    began, effort, mean_s = (
-        time.monotonic(),
-        Effort(failures, seed, limit_s),
-        1 / positive("failures_per_s", failures_per_s),
-    )
-    chance, late = np.random.default_rng(seed), effort.clock()
-    settling, rounds = math.ceil(SETTLING * (standbys.load(mean_s) + 1)), max(2, math.ceil(failures / 100))
+    began, effort = time.monotonic(), Effort(failures, seed, limit_s)
+    mean_s, late = 1 / positive("failures_per_s", failures_per_s), effort.clock()
+    chance, rounds = np.random.default_rng(seed), max(2, math.ceil(failures / 100))
+    settling = math.ceil(SETTLING * (standbys.load(mean_s) / max(standbys.node_share, 1e-3) + 1))
+    if settling > MOST_FAILURES:
+        raise refuse("repair_s", "takes too long to reach a steady state")
     seen: list[tuple[float, float, float]] = []
     while len(seen) < 100 and not (len(seen) > 1 and late()):
         seen.append(_fleet_once(chance, standbys, mean_s, settling, rounds))

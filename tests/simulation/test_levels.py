@@ -176,6 +176,12 @@ def test_the_time_limit_ends_levels_with_whole_cycles() -> None:
     assert_agree(found.ettr, found.se, 0.88346368811)
 
 
+def test_a_top_level_too_rare_for_the_time_limit_is_refused() -> None:
+    rare = [TWO[0], Level(extra_stall_s=60, mtbf_s=7200 * 1e5, recovery_s=600, every=9)]
+    with pytest.raises(InvalidInput, match="limit_s"):
+        check_levels(rare, 236, 30, 5_000_000, limit_s=0.2)
+
+
 def test_an_exponential_law_is_the_same_as_none() -> None:
     inputs = job(60, 10800, 300, 120)
     assert check(inputs, 1800, 1000, law=Exponential(10800)).ettr == check(inputs, 1800, 1000).ettr

@@ -100,6 +100,23 @@ def test_a_pool_that_begins_full_is_settled_before_it_counts() -> None:
     assert_agree(short.p_no_standby, short.p_no_standby_se, spares.erlang_b(3, 50))
 
 
+def test_a_planned_stop_takes_no_standby() -> None:
+    """Six planned stops a day, a failure a week: hardly ever a wait, though each repair takes a day."""
+    inputs = replace(job(30, 7 * DAY_S, 60, 60), planned_stops_per_s=1 / 14400)
+    one = Standbys(count=1, repair=Exponential(DAY_S))
+    found = check(inputs, 600, 2000, 3, standbys=one, limit_s=60)
+    plain = check(inputs, 600, 2000, 3, limit_s=60)
+    waits = spares.spares(1 / 7, 1, DAY_S)
+    assert plain.ettr - found.ettr == pytest.approx(plain.ettr * waits.share_short, abs=0.004)
+
+
+@pytest.mark.parametrize("simulate", [gang_job, fleet])
+def test_what_never_settles_is_refused_in_time(simulate: object) -> None:
+    forever = Standbys(count=2000, repair=Exponential(4e10), node_share=1e-3)
+    with pytest.raises(InvalidInput):
+        simulate(1e-4, forever, 1000, limit_s=0.3)  # type: ignore[operator]
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [
