@@ -63,7 +63,10 @@ class Preview(APIView):
         found = asked(values, _job(body.get("job")), now=clock.now())
         if found.request is None:
             raise ValidationError(_by_field(found.errors))
-        return Response(as_json(answer(found.request), sources=found.sources))
+        try:
+            return Response(as_json(answer(found.request), sources=found.sources))
+        except InvalidInput as error:
+            raise ValidationError(_by_field([error])) from error
 
 
 def _by_field(errors: list[InvalidInput]) -> dict[str, list[str]]:

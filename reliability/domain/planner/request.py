@@ -116,11 +116,13 @@ class Request:
         """
         if self.node_share == 1.0:
             return self.drain_s
-        period_s = math.sqrt(2.0 * self.save_stall_s / faults_per_s) if faults_per_s > 0 else math.inf
+        mtbf_s = 1.0 / faults_per_s if faults_per_s > 0 else None
         tiers = ((self.node_share, self.drain_s), (self.memory_share, self.drain_ssd_s))
+        best_s = math.inf if mtbf_s is None else math.sqrt(2.0 * self.save_stall_s * mtbf_s)
+        period_s = max(best_s, sum(share * drain_s for share, drain_s in tiers))
         lags = [(share, drain_s + max(0.0, drain_s - period_s) / 2) for share, drain_s in tiers]
         lags.append((max(0.0, 1.0 - self.node_share - self.memory_share), 0.0))
-        return levels.drain_over_classes(1.0 / faults_per_s if faults_per_s > 0 else None, lags)
+        return levels.drain_over_classes(mtbf_s, lags)
 
     def load_at(self, faults_per_s: float) -> float:
         """Return the mean number of this job's nodes in repair: those lost per second times the time of a repair."""

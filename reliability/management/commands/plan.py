@@ -97,7 +97,9 @@ class Command(BaseCommand):
         errors = [*found.errors, *errors]
         if errors or found.request is None:
             raise CommandError("\n".join(["Nothing was planned.", *map(_sentence, errors)]))
-        self._tell(answer(found.request), found.sources, numbers, options)
+        with plain_errors():
+            told_all = answer(found.request)
+        self._tell(told_all, found.sources, numbers, options)
 
     def _tell(
         self, found: Answer, sources: Mapping[str, Any], numbers: dict[str, int], options: dict[str, Any]
