@@ -203,7 +203,7 @@ class AutomaticForm(StyledForm):
     )
 
     def __init__(self, *args: Any, known: Mapping[str, Known], **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, auto_id="auto_%s", **kwargs)
         for name in CONFIRMED:
             if known[name].kind != MEASURED:
                 text = in_words(BY_NAME[name], known[name].value)

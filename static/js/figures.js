@@ -46,7 +46,7 @@ function themed({ data, layout }, width) {
       shapes: (layout.shapes || []).map((shape) => shape.type === "rect"
         ? { ...shape, fillcolor: colour(shape.name, 0.13), line: { width: 0 } }
         : { ...shape, line: { ...shape.line, color: colour(shape.name) } }),
-      annotations: (layout.annotations || []).map((note) => ({ ...note, font: { size: 12, color: colour(note.name) } })),
+      annotations: (layout.annotations || []).map((note) => ({ ...note, font: { size: 12, color: colour(note.name) }, bgcolor: colour("--sk-card", 0.85), borderpad: 2 })),
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { color: dim, size: 12, family: getComputedStyle(document.body).fontFamily },
       hoverlabel: { bgcolor: colour("--sk-card"), bordercolor: dim, font: { color: text } },

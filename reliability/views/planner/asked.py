@@ -40,7 +40,7 @@ class Asked:
     def faults(self) -> list[tuple[str, str, str]]:
         """What is wrong: field, its label, what would be right."""
         return [
-            (name, str(self.form.fields[name].label) if name in self.form.fields else "", text)
+            (name, str(self.form.fields[name].label) if name in self.form.fields else "", str(text))
             for name, texts in self.form.errors.items()
             for text in texts
         ]

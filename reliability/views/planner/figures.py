@@ -171,7 +171,8 @@ def _losses(found: Answer) -> Figure:
     else:
         drawn["layout"]["shapes"].clear()
     drawn["layout"]["xaxis"] |= {"range": log_range(xs), **time_ticks(xs[0], xs[-1])}
-    drawn["layout"]["yaxis"]["range"] = [0, min(100.0, 100 - rate_range(found)[0])]
+    lost = [1 - shares.useful for _, shares in rows]
+    drawn["layout"]["yaxis"]["range"] = [0, 100 * min(max(lost), max(6 * min(lost), 1e-6))]
     values = [(at, s.saving, s.rollback, s.recovery, s.downtime) for at, s in rows]
     return Figure(
         "losses",

@@ -49,11 +49,10 @@ def _frame(build: Callable[[], go.Figure]) -> Callable[[], dict[str, Any]]:
 
 
 def _rate() -> go.Figure:
-    hidden = {"hoverinfo": "skip"}
     data = [
-        _line("many faults", "--sk-accent", soft=True, line={"width": 0}, showlegend=False, **hidden),
-        _line("90 % credible, as faults were counted", "--sk-accent", soft=True, line={"width": 0}, **hidden),
-        _line("first order, a lower bound", "--sk-dim", line={"width": 1.5, "dash": "dot"}, **hidden),
+        _line("many faults", "--sk-accent", soft=True, line={"width": 0}, showlegend=False, hoverinfo="skip"),
+        _line("90 % credible, as faults were counted", "--sk-accent", soft=True, line={"width": 0}, hoverinfo="skip"),
+        _line("first order, a lower bound", "--sk-dim", line={"width": 1.5, "dash": "dot"}, hoverinfo="skip"),
         _line(
             "effective training rate",
             "--sk-accent",
@@ -68,7 +67,7 @@ def _rate() -> go.Figure:
         {"type": "line", "name": "--sk-bad", "xref": "paper", "x0": 0, "x1": 1, "line": {"width": 1.5, "dash": "dash"}},
         {"type": "rect", "name": "--sk-ok", "yref": "paper", "y0": 0, "y1": 1, "layer": "below", "line": {"width": 0}},
     ]
-    label = {"name": "--sk-bad", "xref": "paper", "x": 1, "xanchor": "right", "yanchor": "bottom", "showarrow": False}
+    label = {"name": "--sk-bad", "xref": "paper", "x": 1, "xanchor": "right", "showarrow": False}
     layout = _layout(
         _axis("period, start to start (log scale)", type="log"),
         _axis("effective training rate", ticksuffix=" %"),

@@ -19,6 +19,7 @@ STANDBYS = "standbys"
 WORTH_TELLING = 5e-5
 """Half of a hundredth of a point: less is told as next to nothing."""
 DAY_S = 86400.0
+UNITS_S = {"min": 60.0, "h": 3600.0, "d": DAY_S}
 
 
 def number(value: float | None) -> str:
@@ -68,11 +69,11 @@ def headline(found: Answer, job: Job | None) -> dict[str, Any]:
         "headline": "No need to save" if period_s is None else "",
         "every_steps": found.steps.every_steps if found.steps else None,
         "in_steps": _in_steps(found),
-        "ettr": shown_ettr(found),
+        "ettr": percent(shown_ettr(found)),
         "target": number(found.inputs.target),
         "feasible": found.exact.feasible,
         "interval": _interval(found),
-        "credible": found.credible,
+        "credible_rate": _credible_rate(found),
         "credible_words": _credible(found),
         "first": _first(gains[0]) if gains else None,
         "then": ", ".join(f"{name} {points(gain)}" for name, gain in gains[1:3]),
@@ -105,15 +106,32 @@ def _interval(found: Answer) -> str:
     return f"with any period from {spoken(low_s)} " + ("on" if high_s is None else f"to {spoken(high_s)}")
 
 
+def _credible_rate(found: Answer) -> str:
+    if found.credible is None:
+        return ""
+    low, high = found.credible.ettr_max
+    return f"{percent(low, 1)} to {percent(high, 1)} at its best, as surely as faults can be counted"
+
+
 def _credible(found: Answer) -> str:
     known = found.credible
     if known is None:
         return ""
-    low, high = known.mtbf_s
+    often, seldom = known.mtbf_s
+    low, high = known.period_s
     return (
-        f"{percent(known.p_target, 0)} sure, by the faults counted so far: they come every {spoken(low)} to "
-        f"{spoken(high)} ({percent(known.level, 0)} credible)"
+        f"{percent(known.p_target, 0)} sure; a fault comes every {roughly(often)} to {roughly(seldom)}, so the best "
+        f"period lies from {roughly(low)} to {roughly(high)} ({percent(known.level, 0)} credible)"
     )
+
+
+def roughly(value_s: float) -> str:
+    """Write a duration in its largest unit."""
+    told = spoken(value_s).split(" ")
+    if len(told) < 4:
+        return " ".join(told)
+    size = UNITS_S[told[1]]
+    return f"{value_s / size:.2g} {told[1]}" if value_s < 100 * size else f"{value_s / size:.0f} {told[1]}"
 
 
 def _present(found: Answer, job: Job | None) -> str:
