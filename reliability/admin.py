@@ -266,7 +266,8 @@ class PlanAdmin(ReadOnlyAdmin):
     """Applied periods."""
 
     list_display = (
-        "job", "version", "every_steps", "from_step", "planned_ettr", "automatic", "applied_by", "applied_at", "began_at",
+        "job", "version", "every_steps", "from_step", "planned_ettr", "automatic", "applied_by", "applied_at",
+        "began_at",
     )  # fmt: skip
     list_filter = ("automatic", "job")
 
