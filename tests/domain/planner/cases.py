@@ -12,7 +12,7 @@ from reliability.domain.planner.exact import best
 
 DIGITS = 50
 ROUNDS = 400
-FEW = settings(max_examples=30)
+FEW = settings(max_examples=20)
 """For tests that run for both models and every input."""
 
 
@@ -90,6 +90,13 @@ class Reference:
                 highest *= 2
             low = bisected(lambda period: self.target - self.rate(period), self.stall, best)
             return low, bisected(lambda period: self.rate(period) - self.target, best, highest)
+
+    def most_stall_and_recovery(self) -> tuple[Decimal, Decimal]:
+        """Both closed forms, with g = E* e^(lambda (R + d)) (1 + lambda D)."""
+        with localcontext(prec=DIGITS):
+            g = self.target * (self.exposed / self.mtbf).exp() * (1 + self.downtime / self.mtbf)
+            spare = self.rate(self.period()) / self.target
+            return self.mtbf * (g - 1 - g.ln()), self.exposed - self.drain + self.mtbf * spare.ln()
 
     def least_mtbf(self) -> Decimal:
         with localcontext(prec=DIGITS):

@@ -20,6 +20,7 @@ def budget(inputs: Inputs) -> tuple[float, float]:
     return -math.log(inputs.target) - fixed, 2e-16 * (fixed - math.log(inputs.target))
 
 
+@settings(max_examples=40)
 @given(wide(drains=False))
 def test_the_best_period_and_its_rate_are_exact(inputs: Inputs) -> None:
     reference, plan = Reference(inputs), exact.plan(inputs)
@@ -55,7 +56,37 @@ def test_a_stall_that_is_tiny_against_the_time_between_faults_loses_no_digits(po
         assert plan.interval_s == (pytest.approx(float(low), rel=1e-10), pytest.approx(float(high), rel=1e-10))
 
 
-@settings(max_examples=25)
+@settings(max_examples=40)
+@given(wide(drains=False))
+def test_the_longest_stall_and_recovery_are_exact(inputs: Inputs) -> None:
+    allowed, rounding = budget(inputs)
+    limits = exact.plan(inputs).limits
+    stall, recovery = Reference(inputs).most_stall_and_recovery()
+    if allowed > 0 and rounding < 1e-10 * allowed:
+        assert limits.save_stall_s == pytest.approx(float(stall), rel=1e-9)
+    if float(recovery) * inputs.faults_per_s > 1e6 * rounding:
+        assert limits.recovery_s == pytest.approx(float(recovery), rel=1e-9)
+    elif recovery < 0:
+        assert limits.recovery_s in (None, 0.0)
+
+
+@settings(max_examples=40)
+@given(wide())
+def test_every_share_of_time_is_exact(inputs: Inputs) -> None:
+    reference, period_s = Reference(inputs), exact.best(inputs)[0]
+    assert period_s is not None
+    shares = exact.shares_at(inputs, period_s)
+    with localcontext(prec=DIGITS):
+        useful = reference.rate(Decimal(period_s))
+        running = (-Decimal(inputs.recovery_s) / reference.mtbf).exp() / (1 + reference.downtime / reference.mtbf)
+        saving = useful * reference.stall / (Decimal(period_s) - reference.stall)
+        rollback = running - useful - saving
+    assert shares.useful == pytest.approx(float(useful), rel=1e-9, abs=1e-300)
+    assert shares.saving == pytest.approx(float(saving), rel=1e-9, abs=1e-300)
+    assert shares.rollback == pytest.approx(float(rollback), rel=1e-9)
+
+
+@settings(max_examples=20)
 @given(wide(drains=False))
 def test_the_least_time_between_faults_is_exact(inputs: Inputs) -> None:
     assume(1 - inputs.target > 1e-6)
