@@ -143,4 +143,4 @@ def measure() -> Iterator[Figure]:
             entered = timed(lambda: client.post(preview, json=ENTERED))
             yield Figure(name="preview, every value given", samples=entered, note=told(entered, reference))
             of_job = timed(lambda: client.post(preview, json={"job": "lm", "target": 0.97}))
-            yield Figure(name="preview of a job with 4000 copies", samples=of_job, note=told(of_job, reference))
+            yield Figure(name="preview of a job, measured anew every 2 s", samples=of_job, note=told(of_job, reference))

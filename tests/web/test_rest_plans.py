@@ -277,3 +277,13 @@ def test_the_schema_has_types_for_the_question_and_the_answer(api: Client) -> No
     assert set(model) == set(tree)
     assert set(schema["components"]["schemas"]["ModelPlan"]["properties"]) == set(tree["first_order"])
     assert not any(path.startswith("/api/") and "/v1/" not in path for path in schema["paths"])
+
+
+def test_what_is_known_of_a_job_is_not_measured_anew_for_every_key(api: Client, job: Job) -> None:
+    with CaptureQueriesContext(connection) as first:
+        asked(api, {"job": "lm", "target": 0.9})
+    with CaptureQueriesContext(connection) as second:
+        asked(api, {"job": "lm", "target": 0.91})
+    assert len(second) < len(first) - 5
+    Job.objects.filter(pk=job.pk).update(every_steps=40)
+    assert asked(api, {"job": "lm", "target": 0.9})[1]["inputs"]["period_s"] == pytest.approx(40 * 14.2 + 0.5)
