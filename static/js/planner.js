@@ -45,7 +45,7 @@ async function fetchPage(address, limit = LIMIT_MS) {
   return answer.text();
 }
 
-async function ask(address, done) {
+async function ask(address, done, chosen = "") {
   window.clearTimeout(waiting);
   running?.abort();
   running = new AbortController();
@@ -55,6 +55,7 @@ async function ask(address, done) {
     const html = await fetchPage(address());
     if (mine !== asked) return;
     tries = 0;
+    if (chosen) restore(html, (control) => fieldOf(control) === chosen);
     show(html);
     answered = mine;
     done();
@@ -63,7 +64,7 @@ async function ask(address, done) {
     markOutdated(OFFLINE);
     const wait = BACK_OFF_MS[Math.min(tries, BACK_OFF_MS.length - 1)];
     tries += 1;
-    waiting = window.setTimeout(() => { if (mine === asked) ask(address, done); }, wait);
+    waiting = window.setTimeout(() => { if (mine === asked) ask(address, done, chosen); }, wait);
   } finally {
     window.clearTimeout(slow);
   }
@@ -78,8 +79,9 @@ function show(html) {
   drawFigures();
 }
 
-function recompute(field) {
-  ask(() => `${pathname}?${new URLSearchParams(new FormData(form()))}`, () => remember(field));
+// `chosen`: a field whose value comes from elsewhere now, so that it may be replaced although it has the focus.
+function recompute(field, chosen = "") {
+  ask(() => `${pathname}?${new URLSearchParams(new FormData(form()))}`, () => remember(field), chosen);
 }
 
 // ---- the address ------------------------------------------------------------------------------------------------
@@ -91,9 +93,10 @@ function remember(field) {
   historyOf = field || historyOf;
 }
 
-function restore(html) {
+function restore(html, which = () => true) {
   const fresh = new DOMParser().parseFromString(html, "text/html");
   for (const control of form().elements) {
+    if (!control.name || !which(control)) continue;
     const known = control.id && fresh.getElementById(control.id);
     if (known && control.value !== known.value) control.value = known.value;
   }
@@ -132,7 +135,7 @@ function onChoice(event) {
   touchedAt = performance.now();
   if (control.name === "job") { window.location.href = `${pathname}?${new URLSearchParams({ job: control.value })}`; return; }
   if (control.classList.contains("from") && control.value === "entered") document.getElementById(`id_${fieldOf(control)}`).select();
-  recompute(fieldOf(control));
+  recompute(fieldOf(control), control.value === "entered" ? "" : fieldOf(control));
 }
 
 async function simulate(link) {

@@ -53,6 +53,6 @@ def _told(check: Check, found: Answer, period_s: float) -> Simulated:
     )
     detail = (
         f"{apart * 100:+.3f} points apart, {within:.1f} standard errors; {check.failures} faults over "
-        f"{spoken(check.simulated_s)} of job time, in {check.seconds:.1f} s."
+        f"{spoken(check.simulated_s)} of job time, in {spoken(check.seconds)}."
     )
     return Simulated(sentence, detail, agrees)
