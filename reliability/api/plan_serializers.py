@@ -181,10 +181,16 @@ class LostSerializer(serializers.Serializer[Any]):
     downtime = serializers.FloatField()
 
 
+class FirstOrderSerializer(ModelPlanSerializer):
+    """The first-order model; raw: its rate may be negative where it describes nothing."""
+
+    steps = StepsSerializer(allow_null=True)
+
+
 class PlanAnswerSerializer(ModelPlanSerializer):
     """The answer: the exact model at the top, first order as its explanation, and what follows from both."""
 
-    first_order = ModelPlanSerializer(help_text="raw: its rate may be negative where it describes nothing")
+    first_order = FirstOrderSerializer()
     inputs = serializers.DictField(help_text="the request with `effective` values and `sources`")
     recommended_s = serializers.FloatField(allow_null=True, help_text="the period to use")
     recommended_ettr = serializers.FloatField()

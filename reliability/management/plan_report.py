@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from reliability.domain.planner import what_if
 from reliability.domain.planner.answer import Answer
 from reliability.domain.planner.durations import spoken
 from reliability.domain.planner.published import Table
@@ -79,7 +80,7 @@ def _what_first(found: Answer) -> str:
     gains = [gain for gain in found.gains if gain.ettr_gain > WORTH_TELLING]
     if not gains:
         return "Improve first: nothing, halving any of the inputs would hardly be noticed."
-    first, *others = (f"halving {NAMES[gain.name]} adds {points(gain.ettr_gain)}" for gain in gains[:3])
+    first, *others = (f"halving {NAMES[gain.name]} adds {points(gain.ettr_gain)}" for gain in gains)
     told = f"Improve first: {first}"
     if others:
         told += f"; then {others[0]}"
@@ -108,6 +109,8 @@ def evidence(found: Answer) -> str:
         ("STANDBYS", ("figure",), _standbys(found)),
         ("FROM THE COUNTED FAULTS, 90 %", ("from", "to"), _credible(found)),
         ("OTHER PERIODS", ("period", "exact rate", "their own"), _periods(found)),
+        ("IF FAULTS COME", ("this period", "best period", "its rate"), _laws(found)),
+        ("COPIES", ("every", "of the faults", "undoes"), _tiers(found)),
     ]
     return "\n\n".join(table((title, *columns), rows) for title, columns, rows in parts if rows)
 
@@ -214,6 +217,20 @@ def _periods(found: Answer) -> Rows:
         theirs = UNKNOWN if row.their_ettr is None else percent(row.their_ettr)
         rows.append((row.name, spoken(row.period_s), percent(row.ettr), theirs))
     return rows
+
+
+def _laws(found: Answer) -> Rows:
+    laws = what_if.under_laws(found.inputs, found.recommended_s) if found.recommended_s else ()
+    return [(law.name, percent(law.ettr), spoken(law.best_period_s), percent(law.best_ettr)) for law in laws]
+
+
+def _tiers(found: Answer) -> Rows:
+    if found.recommended_s is None or found.request.drain_s + found.request.drain_ssd_s == 0:
+        return []
+    return [
+        (f"in {tier.name}", spoken(tier.every_s), percent(tier.fault_share, 1), spoken(tier.undone_s))
+        for tier in what_if.tiers(found.request, found.recommended_s)
+    ]
 
 
 def sources(request: Request, told: Mapping[str, Mapping[str, Any]]) -> str:

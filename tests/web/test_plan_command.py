@@ -102,6 +102,8 @@ def test_steps_are_rounded_so_that_the_target_holds() -> None:
     tree = planned(*SOUND, "--step-time", "14.2")
     assert tree["steps"]["every_steps"] == 102
     assert tree["steps"]["interval"] == [45, 233]
+    assert tree["first_order"]["steps"]["every_steps"] == 101
+    assert tree["first_order"]["steps"]["interval"] == [47, 220]
 
 
 def test_three_lines_say_what_to_do() -> None:
@@ -110,7 +112,7 @@ def test_three_lines_say_what_to_do() -> None:
         "Save every 102 steps: every 24 min 38 s, from start to start of two saves.",
         "That gives 94.39 % effective training time: 93 % is reachable, "
         "with any period from 10 min 57 s to 55 min 52 s.",
-        "Improve first: halving the number of faults adds 1.95 points; then halving the save stall adds 1.15 points.",
+        "Improve first: halving the save stall adds 1.15 points; then halving the recovery adds 0.79 points.",
     ]
     assert lines[3] == ""
 

@@ -275,7 +275,7 @@ def test_the_schema_has_types_for_the_question_and_the_answer(api: Client) -> No
     model = schema["components"]["schemas"]["PlanAnswer"]["properties"]
     tree = as_json(found())
     assert set(model) == set(tree)
-    assert set(schema["components"]["schemas"]["ModelPlan"]["properties"]) == set(tree["first_order"])
+    assert set(schema["components"]["schemas"]["FirstOrder"]["properties"]) == set(tree["first_order"])
     assert not any(path.startswith("/api/") and "/v1/" not in path for path in schema["paths"])
 
 

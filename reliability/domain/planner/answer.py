@@ -43,15 +43,17 @@ def answer(request: Request) -> Answer:
     plan = exact.plan(inputs, downtime_at=request.downtime_at if waits else None)
     low_s = plan.interval_s[0] if plan.interval_s else None
     recommended_s = low_s if plan.period_s is None else plan.period_s
+    estimate = first_order.plan(inputs)
     return Answer(
         request=request,
         inputs=inputs,
         exact=plan,
-        first_order=first_order.plan(inputs),
+        first_order=estimate,
         recommended_s=recommended_s,
         recommended_ettr=plan.ettr_max if recommended_s is None else exact.ettr_at(inputs, recommended_s),
         shares=plan.shares if recommended_s is None else exact.shares_at(inputs, recommended_s),
         steps=None if request.step_s is None else step_plan(inputs, plan, request.step_s),
+        first_order_steps=None if request.step_s is None else step_plan(inputs, estimate, request.step_s),
         present=_present(request, inputs, plan, recommended_s),
         spares=_spares(request, inputs),
         credible=_credible(request, plan),
@@ -130,13 +132,17 @@ def _levers(request: Request, inputs: Inputs, plan: ModelPlan) -> Levers:
 
 
 def _gains(request: Request, inputs: Inputs) -> tuple[Gain, ...]:
-    """Return what to improve first; with half the faults, standbys are missing less often and tiers keep up better."""
+    """Return what to improve first, the number of faults last.
+
+    Halving the faults always gains the most and is the one that nobody can simply build; with half of them, standbys
+    are missing less often and tiers keep up better.
+    """
     gains = levers.halved(inputs)
     if inputs.mtbf_s is None:
         return gains
     calmer = exact.best(request.inputs_at(inputs.faults_per_s / 2))[1] - exact.best(inputs)[1]
     told = [Gain(gain.name, calmer) if gain.name == "fault_rate" else gain for gain in gains]
-    return tuple(sorted(told, key=lambda gain: -gain.ettr_gain))
+    return tuple(sorted(told, key=lambda gain: (gain.name == "fault_rate", -gain.ettr_gain)))
 
 
 def _standbys(request: Request, faults_per_s: float) -> int | None:

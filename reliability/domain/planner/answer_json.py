@@ -8,6 +8,7 @@ from typing import Any
 from reliability.domain.planner.answered import Answer
 from reliability.domain.planner.request import Request
 from reliability.domain.planner.results import ModelPlan
+from reliability.domain.planner.steps import StepPlan
 
 DAY_S = 86_400.0
 _REQUEST = tuple(field.name for field in fields(Request))
@@ -23,11 +24,11 @@ def as_json(found: Answer, *, sources: Mapping[str, Any] | None = None) -> dict[
     lost = {name: share * DAY_S for name, share in asdict(found.shares).items() if name != "useful"}
     tree = {
         **_model(found.exact),
-        "first_order": _model(found.first_order),
+        "first_order": {**_model(found.first_order), "steps": _steps(found.first_order_steps)},
         "inputs": _inputs(found, sources or {}),
         "recommended_s": found.recommended_s,
         "recommended_ettr": found.recommended_ettr,
-        "steps": None if found.steps is None else asdict(found.steps),
+        "steps": _steps(found.steps),
         "present": None if found.present is None else asdict(found.present),
         "spares": None if found.spares is None else asdict(found.spares),
         "credible": None if found.credible is None else asdict(found.credible),
@@ -38,6 +39,10 @@ def as_json(found: Answer, *, sources: Mapping[str, Any] | None = None) -> dict[
     }
     written: dict[str, Any] = _finite(tree)
     return written
+
+
+def _steps(plan: StepPlan | None) -> dict[str, Any] | None:
+    return None if plan is None else asdict(plan)
 
 
 def _model(plan: ModelPlan) -> dict[str, Any]:

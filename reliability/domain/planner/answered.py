@@ -81,6 +81,7 @@ class Answer:
     recommended_ettr: float
     shares: Shares
     steps: StepPlan | None
+    first_order_steps: StepPlan | None
     present: Present | None
     spares: Standbys | None
     credible: Credible | None
