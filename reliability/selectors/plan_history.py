@@ -31,8 +31,12 @@ AS_PLANNED, TOO_EARLY, NEVER = "as planned", "too early to say", "never in force
 LEAST_PERIODS = 5
 COARSE = 0.01
 """A spread of more than one point on either side, and of more than half of what is lost, decides nothing."""
+WIDE = 0.1
+"""A standard deviation from which on its number says nothing."""
 FINE = 0.002
-"""No measurement of ours is finer: stalls are sampled, and steps are counted at heartbeats."""
+"""No measurement of ours is finer: stalls are sampled."""
+HEARD_S = 1.0
+"""Steps are counted at heartbeats."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,12 +237,17 @@ def _inputs(plan: Plan) -> Inputs:
 
 
 def _compared(plan: Plan, ettr: float, window_s: float, **more: Any) -> Measured:
-    sd = max(spread.ettr_sd(_inputs(plan), plan.period_s, window_s), FINE / 2)
+    inputs = _inputs(plan)
+    ends_s = inputs.save_stall_s + plan.step_s + HEARD_S  # one save, one step and one heartbeat more or less
+    sd = max(spread.ettr_sd(inputs, plan.period_s, window_s), FINE / 2, ends_s / window_s)
     verdict: str = spread.verdict(plan.planned_ettr, ettr, sd)
     too_wide = 2 * sd > max(COARSE, (1.0 - plan.planned_ettr) / 2)
     if window_s < LEAST_PERIODS * plan.period_s or (verdict == AS_PLANNED and too_wide):
         verdict = TOO_EARLY
-    told = (
-        f"planned {plan.planned_ettr:.1%}, measured {ettr:.1%} +- {100 * 2 * sd:.1f} over {spoken(window_s)}: {verdict}"
-    ).replace("%", " %")
+    measured = _percent(ettr) + (f" +- {200 * sd:.1f}" if sd < WIDE else "")
+    told = f"planned {_percent(plan.planned_ettr)}, measured {measured} over {spoken(window_s)}: {verdict}"
     return Measured(ettr=ettr, sd=sd, window_s=window_s, verdict=verdict, told=told, **more)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"

@@ -77,7 +77,7 @@ def recoveries(job: Job, *, since: datetime) -> list[Spent]:
     Left out are those that a person refused first and asked for later: how long that took tells of no other fault.
     """
     newest = Failover.objects.filter(job=job, created_at__gte=since).order_by("-pk")
-    columns = ("incident_id", "state", "fault_at", "created_at", "superseded_by_id")
+    columns = ("incident_id", "kind", "state", "fault_at", "created_at", "superseded_by_id")
     rows = list(newest.only(*columns)[: 2 * RECOVERIES])
     refused = {row.incident_id for row in rows if row.state in WITHDRAWN}
     done = [row for row in rows if row.state == State.COMPLETED and row.incident_id not in refused][:RECOVERIES]

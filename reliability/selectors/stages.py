@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from reliability.domain import goodput
-from reliability.domain.failover import OPEN, State
+from reliability.domain.failover import OPEN, Kind, State
 from reliability.domain.policy import Approval
 from reliability.models import Failover, FailoverEvent
 
@@ -32,7 +32,7 @@ Events = Sequence[Entered] | Sequence[FailoverEvent]
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Seconds of one recovery. `person_s`, the wait for a decision, is part of the downtime where one is asked for."""
+    """Seconds of one recovery. `person_s`, the wait for a person, is part of the downtime where one is asked."""
 
     recovery_s: float
     downtime_s: float
@@ -56,8 +56,8 @@ def by_state(failover: Failover, events: Events, *, now: datetime | None = None)
 def spent(chain: Sequence[Failover], events: Mapping[int, Events], *, approval: str) -> Spent:
     """Return what a recovery took, with those it took the place of; the last of `chain` is the one that completed.
 
-    What requests waited for a decision counts as downtime only where the job's approval is manual: elsewhere nobody
-    will be asked at the next fault.
+    What requests to move a node waited for a decision counts as downtime only where the job's approval is manual:
+    elsewhere nobody will be asked at the next fault. A restart in place asks nobody.
     """
     last = chain[-1]
     own = goodput.totals(by_state(last, events.get(last.pk, ())))
@@ -65,6 +65,7 @@ def spent(chain: Sequence[Failover], events: Mapping[int, Events], *, approval: 
     person = sum(
         goodput.totals(by_state(each, events.get(each.pk, ()))).get(State.AWAITING_APPROVAL.value, 0.0)
         for each in chain
+        if each.kind == Kind.FAILOVER
     )
     # from the first sign on: a request that took another's place counts the time of that one as its detection
     downtime = sum(own.values()) - recovery - (0.0 if approval == Approval.MANUAL else person)

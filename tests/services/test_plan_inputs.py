@@ -196,6 +196,7 @@ def test_a_drill_is_no_fault_but_its_recovery_is_measured(world: World) -> None:
     assert found["recovery"].samples == 1
     assert found["recovery"].value == pytest.approx(0.6, abs=0.6)
     assert found["recovery"].told.endswith("one recovery, from the restore to the first step")
+    assert "people" not in found["downtime"].told
 
 
 def test_what_turned_out_to_stop_nothing_is_no_fault(world: World) -> None:
