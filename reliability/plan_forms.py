@@ -207,7 +207,8 @@ class AutomaticForm(StyledForm):
         for name in CONFIRMED:
             if known[name].kind != MEASURED:
                 text = in_words(BY_NAME[name], known[name].value)
-                field = forms.CharField(label=BY_NAME[name].label, max_length=LONGEST, initial=text)
+                label = f"{BY_NAME[name].label}, until measured"
+                field = forms.CharField(label=label, max_length=LONGEST, initial=text)
                 field.widget.attrs["class"] = "form-control"
                 self.fields[f"confirmed.{name}"] = field
 

@@ -15,6 +15,7 @@ let waiting = 0;
 let running = null;
 let historyOf = "";     // the field whose changes are one entry of the browser's history
 let touchedAt = 0;
+let notice = "";        // what a press of the button came to; it stays until the next change
 
 const form = () => document.getElementById("planner-form");
 const pathname = window.location.pathname.replace(/simulation\/$/, "");
@@ -28,7 +29,7 @@ function tell(text) {
 }
 
 function markOutdated(text) {
-  tell(text);
+  tell(text || notice);
   const outdated = text !== "";
   for (const id of ["answer", "verdict-bar"]) document.getElementById(id).classList.toggle("outdated", outdated);
   document.querySelector(".plan-page").classList.toggle("evidence-outdated", outdated);
@@ -117,12 +118,17 @@ window.addEventListener("popstate", () => {
 });
 
 // ---- what a person does -----------------------------------------------------------------------------------------
+function markEntered(control) {
+  const from = document.getElementById(`from-${control.name}`);
+  if (from) from.value = "entered";
+}
+
 function onTyping(event) {
   const control = event.target;
   if (control.type !== "text" || !control.closest("#planner-form")) return;
-  const from = document.getElementById(`from-${control.name}`);
-  if (from) from.value = "entered";
+  markEntered(control);
   touchedAt = performance.now();
+  notice = "";
   asked += 1;  // what is on its way is about older values
   running?.abort();
   window.clearTimeout(waiting);
@@ -133,7 +139,9 @@ function onChoice(event) {
   const control = event.target;
   if (control.tagName !== "SELECT" || !control.closest("#planner-form")) return;
   touchedAt = performance.now();
+  notice = "";
   if (control.name === "job") { window.location.href = `${pathname}?${new URLSearchParams({ job: control.value })}`; return; }
+  historyOf = "";  // each choice can be undone by itself
   if (control.classList.contains("from") && control.value === "entered") document.getElementById(`id_${fieldOf(control)}`).select();
   recompute(fieldOf(control), control.value === "entered" ? "" : fieldOf(control));
 }
@@ -168,7 +176,8 @@ function onSubmit(event) {
   if (event.target.id !== "apply-form" || (asked === answered && !document.querySelector("#answer.outdated"))) return;
   event.preventDefault();
   event.stopImmediatePropagation();
-  tell("Nothing was applied: the values have changed since. Look at the new answer first.");
+  notice = "Nothing was applied: the values have changed since. Look at the answer for them, then apply it.";
+  tell(notice);
 }
 
 document.addEventListener("input", onTyping);
@@ -191,4 +200,10 @@ new IntersectionObserver(([entry]) => {
   document.getElementById("verdict-bar").classList.toggle("shown", !entry.isIntersecting && entry.boundingClientRect.top < 0);
 }).observe(document.getElementById("answer"));
 
+document.querySelector(".plan-page").classList.add("answers-itself");
 drawFigures();
+
+// What was typed before this script was there counts as well.
+const early = [...form().elements].filter((control) => control.type === "text" && control.value !== control.defaultValue);
+early.forEach(markEntered);
+if (early.length > 0) recompute(early[0].name);

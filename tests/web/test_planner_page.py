@@ -373,8 +373,10 @@ def test_the_ranks_that_follow_are_counted_in_the_live_part(client_of: Any, job:
     models.Rank.objects.filter(job=job).update(plan_version=plan.announced)
     text = page(client, live, **{"X-Fragment": "1"})
     assert "2 of 2 ranks follow it" in text
-    assert "in force" in text
+    assert "announced</span>" in text
     assert 'id="planner-form"' not in text
+    models.Rank.objects.filter(job=job).update(step=plan.from_step)
+    assert "in force</span>" in page(client, live, **{"X-Fragment": "1"})
 
 
 def test_a_period_that_is_right_no_longer_is_refused_and_nothing_that_was_entered_is_lost(

@@ -107,7 +107,8 @@ def apply(request: SignedInRequest) -> HttpResponse:
     except ReliabilityError as error:
         tell_error(request, error)
     else:
-        told = kept.takeover(applied).told
+        state = kept.takeover(applied)
+        told = f"{state.following} of {state.ranks} ranks follow it"
         tell(request, f"Announced: every {applied.every_steps} steps from step {applied.from_step} on; {told}.")
     return redirect(f"{reverse('planner')}?{found.address}")
 

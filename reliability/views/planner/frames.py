@@ -108,7 +108,7 @@ def _optimum() -> go.Figure:
     data = [
         _line("faults", "--plan-rollback", line={"width": 2.5}, hovertemplate="faults " + hover),
         _line("save stall", "--plan-saving", line={"width": 2.5, "dash": "dash"}, hovertemplate="stall " + hover),
-        _point("as it is", "--sk-ok", "top center", "circle"),
+        _point("as it is", "--sk-ok", "middle right", "circle"),
     ]
     factors = {"tickvals": [0.1, 0.2, 0.5, 1, 2, 5, 10], "ticktext": ["0.1", "0.2", "0.5", "1", "2", "5", "10"]}
     layout = _layout(

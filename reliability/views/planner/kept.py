@@ -54,14 +54,17 @@ def limits(job: Job) -> dict[str, str]:
 
 
 def _parts(state: TakeOver) -> dict[str, Any]:
-    return {"told": state.told.rstrip("."), "done": state.done}
+    look = ("ok", "check", "in force") if state.done and state.begun else ("info", "clock", "announced")
+    if not state.done:
+        look = ("info", "refresh", "taking over")
+    return {"told": state.told.rstrip("."), "done": state.done and state.begun, "look": look}
 
 
 def _row(result: PlanResult) -> dict[str, Any]:
     return {
         "plan": result.plan,
         "verdict": result.verdict,
-        "told": result.told,
+        "told": result.told.removesuffix(f": {result.verdict}"),
         "look": LOOKS.get(result.verdict, TOO_EARLY),
         "inputs": [
             (BY_NAME[name].label, _value(name, source.get("value")), _source(source))

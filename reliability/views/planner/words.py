@@ -78,6 +78,7 @@ def headline(found: Answer, job: Job | None) -> dict[str, Any]:
         "first": _first(gains[0]) if gains else None,
         "then": ", ".join(f"{name} {points(gain)}" for name, gain in gains[1:3]),
         "present": _present(found, job),
+        "as_good": as_good(found),
     }
 
 
@@ -96,7 +97,8 @@ def _in_steps(found: Answer) -> str:
         return "start to start; in steps once the time of one is known"
     step_s = found.request.step_s or 0.0
     every = found.steps.every_steps
-    return f"every {every} step{'' if every == 1 else 's'} of {spoken(step_s)}, start to start of two saves"
+    step = f"{step_s:.3g} s" if step_s < 60 else spoken(step_s)
+    return f"every {every} step{'' if every == 1 else 's'} of {step}, start to start of two saves"
 
 
 def _interval(found: Answer) -> str:
@@ -134,13 +136,18 @@ def roughly(value_s: float) -> str:
     return f"{value_s / size:.2g} {told[1]}" if value_s < 100 * size else f"{value_s / size:.0f} {told[1]}"
 
 
+def as_good(found: Answer) -> bool:
+    """Return whether the period of now is as good as the best."""
+    return found.present is not None and found.present.ettr_gain < WORTH_TELLING
+
+
 def _present(found: Answer, job: Job | None) -> str:
     now = found.present
     if now is None or job is None:
         return ""
     told = f"Now every {job.every_steps} steps, {spoken(now.period_s)}: {percent(now.ettr)}"
-    if now.ettr_gain < WORTH_TELLING:
-        return f"{told}, as good as the best."
+    if as_good(found):
+        return f"{told}, as good as the best. Nothing needs to change."
     return f"{told}, {100 * now.ettr_gain:.2f} points less than at best."
 
 
