@@ -109,15 +109,12 @@ def _rate(found: Answer) -> Figure:
     _mark_target(drawn["layout"], found, xs)
     drawn["layout"]["xaxis"] |= {"range": log_range(xs), **time_ticks(xs[0], xs[-1])}
     drawn["layout"]["yaxis"]["range"] = rate_range(found)
-    return Figure(
-        "rate",
-        _rate_title(found),
-        ("Period, start to start", "Rate", "First order", "At many faults", "At few faults"),
-        ("period_s", "ettr", "ettr_first_order", "ettr_low", "ettr_high"),
-        (spoken, percent, percent, percent, percent),
-        values,
-        drawn,
-    )
+    heads = ("Period, start to start", "Rate", "First order", "At many faults", "At few faults")
+    columns = ("period_s", "ettr", "ettr_first_order", "ettr_low", "ettr_high")
+    told = (spoken, percent, percent, percent, percent)
+    shown = len(heads) if found.credible else len(heads) - 2
+    rows_shown = [row[:shown] for row in values]
+    return Figure("rate", _rate_title(found), heads[:shown], columns[:shown], told[:shown], rows_shown, drawn)
 
 
 def _credible_band(found: Answer, periods_s: Sequence[float]) -> list[tuple[float | None, float | None]]:

@@ -51,7 +51,7 @@ def _frame(build: Callable[[], go.Figure]) -> Callable[[], dict[str, Any]]:
 def _rate() -> go.Figure:
     data = [
         _line("many faults", "--sk-accent", soft=True, line={"width": 0}, showlegend=False, hoverinfo="skip"),
-        _line("90 % credible, as faults were counted", "--sk-accent", soft=True, line={"width": 0}, hoverinfo="skip"),
+        _line("90 % credible range", "--sk-accent", soft=True, line={"width": 0}, hoverinfo="skip"),
         _line("first order, a lower bound", "--sk-dim", line={"width": 1.5, "dash": "dot"}, hoverinfo="skip"),
         _line(
             "effective training rate",

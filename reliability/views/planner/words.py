@@ -79,6 +79,7 @@ def headline(found: Answer, job: Job | None) -> dict[str, Any]:
         "then": ", ".join(f"{name} {points(gain)}" for name, gain in gains[1:3]),
         "present": _present(found, job),
         "as_good": as_good(found),
+        "repair_known": found.request.repair_s is not None,
     }
 
 
