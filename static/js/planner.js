@@ -18,7 +18,7 @@ let touchedAt = 0;
 let notice = "";        // what a press of the button came to; it stays until the next change
 
 const form = () => document.getElementById("planner-form");
-const pathname = window.location.pathname.replace(/simulation\/$/, "");
+const pathname = new URL(form().action).pathname;
 
 function fieldOf(control) { return control.name.replace(/_(from|unit|was|shown)$/, ""); }
 
@@ -88,6 +88,8 @@ function recompute(field, chosen = "") {
 // ---- the address ------------------------------------------------------------------------------------------------
 function remember(field) {
   const address = `${pathname}?${form().dataset.address}`;
+  const carried = document.getElementById("automatic-address");
+  if (carried) carried.value = form().dataset.address;
   if (address === window.location.pathname + window.location.search) return;
   if (field && field !== historyOf) window.history.pushState(null, "", address);
   else window.history.replaceState(null, "", address);

@@ -463,7 +463,9 @@ def test_planning_by_itself_is_turned_on_within_limits_and_off_again(client_of: 
     assert auto.confirmed["recovery"] == 20.0
     assert "Planned by itself: on" in text
     assert "Not looked at yet" in text
-    off = client.post("/planner/automatic/", {"job": "gpt-small", "off": "1"}, follow=True).content.decode()
+    beside = {"job": "gpt-small", "off": "1", "address": "job=gpt-small&recovery=77"}
+    off = client.post("/planner/automatic/", beside, follow=True).content.decode()
+    assert value_of(off, "recovery") == "77"
     assert "Planned by itself: off" in off
     assert "Stopped by operator" in off
 
@@ -489,4 +491,5 @@ def test_wrong_limits_are_told_at_their_field_and_change_nothing(
     assert found
     assert said in found[1]
     assert f'value="{typed}"' in text
+    assert error_at(text, "target") == ""
     assert not models.AutoPlan.objects.exists()

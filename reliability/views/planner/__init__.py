@@ -2,12 +2,13 @@
 
 import csv
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode
 
 from django.contrib.auth.decorators import permission_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from reliability.errors import InvalidInput, ReliabilityError
@@ -122,12 +123,13 @@ def _on_the_button(request: HttpRequest) -> int:
 @applies
 @require_POST
 def automatic(request: SignedInRequest) -> HttpResponse:
-    """Turn planning by itself on within limits, or off."""
-    found = asked.read(request)
+    """Turn planning by itself on within limits, or off; what was asked beside it stays as it was."""
+    beside = dict(parse_qsl(request.POST.get("address", "")))
+    found = asked.answered(beside | {"job": request.POST.get("job", "")}, now=timezone.now())
     job, by = found.job, request.user.get_username()
     if job is None:
         raise Http404("There is no such job.")
-    address = f"{reverse('planner')}?{urlencode({'job': job.name})}#automatic"
+    address = f"{reverse('planner')}?{found.address}#automatic"
     if "off" in request.POST:
         plans.stop_auto(job, by=by)
         tell(request, f"{job.name} is no longer planned by itself; its period stays as it is.")
