@@ -94,8 +94,10 @@ def test_it_says_how_often_to_save_what_that_gives_and_what_to_improve_first(cli
     assert "0.97 is reachable" in text
     low_s, high_s = plan.interval_s or (0.0, 0.0)
     assert f"with any period from {spoken(low_s)} to {spoken(high_s or 0.0)}" in text
-    assert "Improve first: failure rate. Halving it gives +" in text
-    assert "then save stall +" in text
+    first = (
+        r"Improve first: save stall\. Halving it gives \+0\.5\d points; then recovery \+0\.1\d points, failure rate \+"
+    )
+    assert re.search(first, text)
     assert "Now every 20 steps, 12.4 s: 51" in text
 
 
@@ -125,6 +127,15 @@ def test_the_first_order_formula_explains_the_period_with_the_numbers_of_the_job
     assert "= √(2 · 6 s · 7 h 54 min) = 9 min 44 s" in text
     for rule in ("Young", "Daly", "Saxena", "Meta"):
         assert rule in text
+    assert "early after a start (Weibull, shape 0.7) 97." in text
+
+
+def test_each_tier_says_how_often_it_gets_a_copy_where_faults_differ(client_of: Any, job: models.Job) -> None:
+    classes = {"node_share": "0.5", "memory_share": "0.2", "drain": "20 min", "drain_ssd": "20"}
+    text = words(page(client_of("viewer"), PLAN | classes))
+    assert "memory 30 %" in text
+    assert re.search(r"storage 50 % 20 min \d+ min", text)
+    assert "How often each tier gets a copy" not in words(page(client_of("viewer"), PLAN))
 
 
 def test_counted_faults_give_a_credible_range_and_a_probability(client_of: Any, job: models.Job) -> None:

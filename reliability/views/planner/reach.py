@@ -4,9 +4,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from reliability.domain.planner import answer as answers
+from reliability.domain.planner import what_if
 from reliability.domain.planner.answer import Answer, Levers
 from reliability.domain.planner.durations import spoken
-from reliability.views.planner.words import number, percent, points, standby_gain
+from reliability.views.planner.words import number, percent, points, shown_s, standby_gain
 
 STIFFER = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.925, 0.95, 0.96, 0.97, 0.98, 0.985, 0.99, 0.995, 0.998, 0.999, 0.9999)
 COLUMNS = 3
@@ -113,7 +114,29 @@ def why(found: Answer) -> dict[str, Any]:
         }
         for row in found.comparisons
     ]
-    return {"formula": _formula(found), "lines": _lines(found), "rows": rows}
+    return {
+        "formula": _formula(found),
+        "lines": _lines(found),
+        "rows": rows,
+        "laws": _laws(found),
+        "tiers": _tiers(found),
+    }
+
+
+def _laws(found: Answer) -> list[tuple[str, str, str, str]]:
+    """Return what other laws of faults make of the period."""
+    period_s = shown_s(found)
+    laws = what_if.under_laws(found.inputs, period_s) if period_s else ()
+    return [(law.name, percent(law.ettr), spoken(law.best_period_s), percent(law.best_ettr)) for law in laws]
+
+
+def _tiers(found: Answer) -> list[tuple[str, str, str, str]]:
+    """Return how often each tier gets a copy, where not every fault needs the last one."""
+    period_s, request = shown_s(found), found.request
+    if period_s is None or request.node_share == 1.0 or found.inputs.mtbf_s is None:
+        return []
+    tiers = what_if.tiers(request, period_s)
+    return [(each.name, percent(each.fault_share, 0), spoken(each.every_s), spoken(each.undone_s)) for each in tiers]
 
 
 def _formula(found: Answer) -> str:

@@ -153,20 +153,20 @@ def _present(found: Answer, job: Job | None) -> str:
 
 
 def _gains(found: Answer) -> list[tuple[str, float]]:
-    """Return what improving one thing alone gives, the most first: half of it, or one standby more."""
-    told = [(_name(gain.name), gain.ettr_gain) for gain in found.gains]
+    """Return what improving one thing alone gives, the most first: half of it, or one standby more.
+
+    The failure rate comes last: halving it gains the most nearly always, and nobody can simply build that.
+    """
+    told = [(NAMES[gain.name], gain.ettr_gain) for gain in found.gains]
     told.append((STANDBYS, standby_gain(found) or 0.0))
-    return sorted(((name, gain) for name, gain in told if gain >= WORTH_TELLING), key=lambda each: -each[1])
+    worth = [(name, gain) for name, gain in told if gain >= WORTH_TELLING]
+    return sorted(worth, key=lambda each: (each[0] == NAMES["fault_rate"], -each[1]))
 
 
 def _first(gain: tuple[str, float]) -> dict[str, str]:
     name, by = gain
     how = "One more gives" if name == STANDBYS else "Halving it gives"
     return {"name": name, "sentence": f"{how} {points(by)}"}
-
-
-def _name(name: str) -> str:
-    return NAMES.get(name.removesuffix("_s"), name.replace("_", " "))
 
 
 LOSSES = (
