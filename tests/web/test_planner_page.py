@@ -144,7 +144,7 @@ def test_counted_faults_give_a_credible_range_and_a_probability(client_of: Any, 
             rows.incident(job, models.Node.objects.get(name="n2")), rows.node(f"s{models.Node.objects.count()}")
         )
     text = page(client_of("viewer"), {"job": "gpt-small"})
-    assert re.search(r"\d+ % sure; a fault comes every \S+ \w+ to \S+ \w+", words(text))
+    assert re.search(r"[\d.]+ % sure: a fault comes every \S+ \w+ to \S+ \w+", words(text))
     low, high, *_ = figures_of(text)["rate"]["data"]
     assert low.get("visible", True) is True
     assert all(a <= b for a, b in zip(low["y"], high["y"], strict=True))

@@ -18,6 +18,8 @@ NAMES = {
 STANDBYS = "standbys"
 WORTH_TELLING = 5e-5
 """Half of a hundredth of a point: less is told as next to nothing."""
+WORTH_CHANGING = 5e-4
+"""A twentieth of a point: less is not worth another period."""
 DAY_S = 86400.0
 UNITS_S = {"min": 60.0, "h": 3600.0, "d": DAY_S}
 
@@ -113,7 +115,7 @@ def _credible_rate(found: Answer) -> str:
     if found.credible is None:
         return ""
     low, high = found.credible.ettr_max
-    return f"{percent(low, 1)} to {percent(high, 1)} at its best, as surely as faults can be counted"
+    return f"{percent(low, 1)} to {percent(high, 1)} with {percent(found.credible.level, 0)} probability"
 
 
 def _credible(found: Answer) -> str:
@@ -123,9 +125,16 @@ def _credible(found: Answer) -> str:
     often, seldom = known.mtbf_s
     low, high = known.period_s
     return (
-        f"{percent(known.p_target, 0)} sure; a fault comes every {roughly(often)} to {roughly(seldom)}, so the best "
+        f"{sureness(known.p_target)} sure: a fault comes every {roughly(often)} to {roughly(seldom)}, so the best "
         f"period lies from {roughly(low)} to {roughly(high)} ({percent(known.level, 0)} credible)"
     )
+
+
+def sureness(probability: float) -> str:
+    """Write a probability that rests on few faults: not finer than a thousandth."""
+    if probability > 0.999:
+        return "over 99.9 %"
+    return "less than 0.1 %" if probability < 0.001 else percent(probability, 0)
 
 
 def roughly(value_s: float) -> str:
@@ -138,8 +147,8 @@ def roughly(value_s: float) -> str:
 
 
 def as_good(found: Answer) -> bool:
-    """Return whether the period of now is as good as the best."""
-    return found.present is not None and found.present.ettr_gain < WORTH_TELLING
+    """Return whether the period of now keeps the target, and is so near the best that a change is not worth it."""
+    return found.present is not None and found.present.keeps_target and found.present.ettr_gain < WORTH_CHANGING
 
 
 def _present(found: Answer, job: Job | None) -> str:
@@ -147,9 +156,12 @@ def _present(found: Answer, job: Job | None) -> str:
     if now is None or job is None:
         return ""
     told = f"Now every {job.every_steps} steps, {spoken(now.period_s)}: {percent(now.ettr)}"
-    if as_good(found):
-        return f"{told}, as good as the best. Nothing needs to change."
-    return f"{told}, {100 * now.ettr_gain:.2f} points less than at best."
+    less = (
+        "as good as the best"
+        if now.ettr_gain < WORTH_TELLING
+        else f"{100 * now.ettr_gain:.2f} points less than at best"
+    )
+    return f"{told}, {less}. Nothing needs to change." if as_good(found) else f"{told}, {less}."
 
 
 def _gains(found: Answer) -> list[tuple[str, float]]:
