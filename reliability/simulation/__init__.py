@@ -12,6 +12,7 @@ from reliability.simulation.levels import Level, check_levels
 from reliability.simulation.nodes import many_nodes
 from reliability.simulation.replaying import Replayed, best_period, gaps_between, replay
 from reliability.simulation.standbys import StandbyCheck, Standbys, fleet, gang_job
+from reliability.simulation.tiers import Tiers, check_tiers
 
 __all__ = [
     "Check",
@@ -26,10 +27,12 @@ __all__ = [
     "Shares",
     "StandbyCheck",
     "Standbys",
+    "Tiers",
     "Weibull",
     "best_period",
     "check",
     "check_levels",
+    "check_tiers",
     "fleet",
     "gang_job",
     "gaps_between",

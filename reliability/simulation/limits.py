@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from reliability.errors import InvalidInput
 
-MOST_FAILURES = 5_000_000
+LEAST_FAILURES, MOST_FAILURES = 100, 5_000_000
 MOST_LIMIT_S = 120.0
-MOST_S = 1e100
+LARGEST = 1e100
 MOST_SEED = 2**63 - 1
 
 
@@ -22,12 +22,12 @@ def number(field: str, value: object) -> float:
     """Return a finite number that is not negative and at most 1e100; raises InvalidInput."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise refuse(field, "must be a number")
-    if not 0 <= value <= MOST_S:
-        raise refuse(field, f"must be a finite number from 0 to {MOST_S:g}")
+    if not 0 <= value <= LARGEST:
+        raise refuse(field, f"must be a finite number from 0 to {LARGEST:g}")
     return float(value)
 
 
-def positive(field: str, value: object, *, most: float = MOST_S) -> float:
+def positive(field: str, value: object, *, most: float = LARGEST) -> float:
     """Return a finite number above 0; raises InvalidInput."""
     checked = number(field, value)
     if not 0 < checked <= most:
@@ -51,7 +51,7 @@ class Effort:
     limit_s: float
 
     def __post_init__(self) -> None:
-        whole("failures", self.failures, low=100, high=MOST_FAILURES)
+        whole("failures", self.failures, low=LEAST_FAILURES, high=MOST_FAILURES)
         whole("seed", self.seed, low=0, high=MOST_SEED)
         positive("limit_s", self.limit_s, most=MOST_LIMIT_S)
 

@@ -78,6 +78,15 @@ def test_the_search_does_better_than_every_period_of_a_plain_grid() -> None:
     assert best.ettr >= max(others) - 2e-4
 
 
+def test_a_search_ends_with_its_time_limit_and_begins_in_the_middle() -> None:
+    gaps = drawn(3, (2000, 28_800))
+    at_once = best_period(gaps, shaped(1800), low_s=600, high_s=5400, points=9, limit_s=1e-9)
+    assert at_once.period_s == pytest.approx(1800)
+    assert best_period(gaps, shaped(1800), low_s=600, high_s=5400, points=9).ettr >= at_once.ettr
+    with pytest.raises(InvalidInput, match="limit_s"):
+        best_period(gaps, shaped(1800), low_s=600, high_s=5400, limit_s=0)
+
+
 @pytest.mark.slow
 def test_gaps_like_those_of_real_logs_cost_little_by_the_exponential_plan() -> None:
     """Weibull gaps of shape 0.65 to 0.89 with the right mean: within 0.8 points, and on the safe side."""
