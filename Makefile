@@ -7,7 +7,6 @@ BIN := $(VENV)/bin
 RUN_HASH := $(shell cat requirements.txt requirements-dev.txt reliability/trainer/pyproject.toml | sha256sum | cut -c1-12)
 RUN_STAMP := $(VENV)/.run-$(RUN_HASH)
 DEV_STAMP := $(VENV)/.dev-$(RUN_HASH)
-NUMPY := $(shell sed -n 's/^\(numpy==[^ ]*\).*/\1/p' requirements-dev.txt)
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest -p tests.plugins.no_skips
 FAST := not engine and not broker and not postgres and not browser and not slow
@@ -23,7 +22,7 @@ $(BIN)/python:
 # Stamps carry the digest of what is installed: a change of requirements installs anew, a checkout does not.
 $(RUN_STAMP): | $(BIN)/python
 	@echo "Installing what the product runs on (once) ..."
-	@$(PIP) -r requirements.txt $(NUMPY) && $(PIP) --no-deps --force-reinstall ./reliability/trainer
+	@$(PIP) -r requirements.txt && $(PIP) --no-deps --force-reinstall ./reliability/trainer
 	@rm -rf reliability/trainer/build reliability/trainer/*.egg-info $(VENV)/.run-* && touch $@
 
 $(DEV_STAMP): | $(RUN_STAMP)

@@ -265,7 +265,19 @@ class DrillAdmin(ReadOnlyAdmin):
 class PlanAdmin(ReadOnlyAdmin):
     """Applied periods."""
 
-    list_display = ("job", "version", "every_steps", "from_step", "applied_by", "applied_at")
+    list_display = (
+        "job", "version", "every_steps", "from_step", "planned_ettr", "automatic", "applied_by", "applied_at",
+        "began_at",
+    )  # fmt: skip
+    list_filter = ("automatic", "job")
+
+
+@admin.register(models.AutoPlan)
+class AutoPlanAdmin(ReadOnlyAdmin):
+    """Limits of automatic plans; set through the service, on the planner's page."""
+
+    list_display = ("job", "enabled", "target", "set_by", "set_at", "last_looked_at", "last_outcome")
+    list_filter = ("enabled",)
 
 
 admin.site.register(

@@ -16,6 +16,11 @@ def cluster_policy() -> ClusterPolicy:
     return ClusterPolicy(**limits)
 
 
+def plan_window_s() -> float:
+    """Return how far back the planner looks for what it measures."""
+    return float(settings.PLAN_WINDOW_S)
+
+
 def _forget(*, setting: str, **_: object) -> None:
     if setting == "STEPKEEPER":
         cluster_policy.cache_clear()

@@ -143,7 +143,8 @@ class TierStore(Protocol):
     def put(self, source: Path, key: str, *, digest: str, record: Record | None = None) -> int:
         """Store a file under a key, durable before it returns, replacing nothing half-way. Returns bytes.
 
-        `record` is kept beside it. Verifies what was written; the same content again costs nothing. Raises TierFull,
+        `record` is kept beside it; one that is called is called when the content is durable: it may say how long that
+        took. Verifies what was written; the same content again costs nothing. Raises TierFull,
         TierUnreachable, DigestMismatch, CopyMissing for a source that is gone, TierConflict for a place of another.
         """
 

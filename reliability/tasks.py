@@ -2,13 +2,19 @@
 
 from celery import shared_task
 
-from reliability.services import clock, failovers, jobs, reading, reconcile, reports
+from reliability.services import clock, failovers, jobs, plans, reading, reconcile, reports
 
 
 @shared_task(name="controller.reconcile")
 def run_reconcile() -> None:
     """Look at everything that is open."""
     reconcile.run(clock.now())
+
+
+@shared_task(name="controller.replan")
+def replan() -> None:
+    """Plan jobs anew where a person allowed it."""
+    plans.replan_all(clock.now())
 
 
 @shared_task(name="controller.process_reports")

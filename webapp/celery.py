@@ -42,6 +42,11 @@ def configure() -> None:
                 "schedule": settings.RECONCILE_S,
                 "options": {"expires": 10 * settings.RECONCILE_S},
             },
+            "replan": {
+                "task": "controller.replan",
+                "schedule": settings.REPLAN_S,
+                "options": {"expires": settings.REPLAN_S},
+            },
         },
     )
     app.autodiscover_tasks(["reliability"])

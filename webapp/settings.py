@@ -112,6 +112,8 @@ STEPKEEPER = {
 }
 RECONCILE_S = env_number("RECONCILE_S", 1.0, least=0.2, most=60)
 VALIDATE_STANDBYS = env_bool("VALIDATE_STANDBYS", default=True)
+REPLAN_S = env_number("REPLAN_S", 60, least=1, most=86400)
+PLAN_WINDOW_S = env_number("PLAN_WINDOW_S", 2592000, least=60, most=315360000)
 KEEP_REPORTS_DAYS = env_number("KEEP_REPORTS_DAYS", 7, least=1, most=3650)
 MAX_INGEST_BYTES = int(env_number("MAX_INGEST_BYTES", 4 * 2**20, least=2**12, most=2**30))
 
@@ -230,7 +232,7 @@ REST_FRAMEWORK = {
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Stepkeeper",
-    "DESCRIPTION": "Nodes, jobs, snapshots, incidents and failovers of guarded training jobs. Read only.",
+    "DESCRIPTION": "Nodes, jobs, snapshots, incidents, failovers and plans of guarded training jobs. Changes nothing.",
     "VERSION": VERSION,
     "SERVE_INCLUDE_SCHEMA": False,
     "ENUM_NAME_OVERRIDES": {"ActionEnum": "reliability.api.serializers.ACTIONS"},

@@ -239,9 +239,14 @@ class Lane(ABC):
 
 
 def with_drain(record: dict[str, Any]) -> dict[str, Any]:
-    """Return a record with the time from taking the state to now, once it is durable further on."""
-    drain_s = max(time.time() - float(record.get("taken_at") or time.time()), 0.0)
-    return {**record, "drain_s": round(drain_s, 4)}
+    """Return a record with the seconds from the end of the save's stall until now, the copy being durable.
+
+    None for a shard that nobody saw being saved, as one that was restored.
+    """
+    taken_at, stall_s = record.get("taken_at"), record.get("stall_s")
+    if not taken_at or stall_s is None:
+        return {**record, "drain_s": None}
+    return {**record, "drain_s": round(max(time.time() - float(taken_at) - float(stall_s), 0.0), 4)}
 
 
 def where_is(shard: Shard) -> dict[str, Any]:

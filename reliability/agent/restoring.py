@@ -147,11 +147,14 @@ def _already_there(memory: DirectoryTier, key: str, source: Source) -> bool:
 
 
 def _record(wanted: RankRestore, tier: TierStore, key: str, job: str) -> Mapping[str, Any]:
-    """Return the commit record beside the source, or the parts of it that the order itself vouches for."""
+    """Return the commit record beside the source, or the parts of it that the order itself vouches for.
+
+    Nobody here saw the shard being saved: without the time of that, no copy of it is taken for a slow one.
+    """
     try:
         record = tier.record(key)
     except TierError:
         record = {}
     shard = wanted.shard
-    known = {"job": job, "epoch": shard.epoch, "step": shard.step, "rank": shard.rank}
-    return {"taken_at": 0.0, "stall_s": 0.0, "format": "stepkeeper-1", **record, **known}
+    known = {"job": job, "epoch": shard.epoch, "step": shard.step, "rank": shard.rank, "taken_at": 0.0}
+    return {"stall_s": 0.0, "format": "stepkeeper-1", **record, **known}

@@ -79,8 +79,9 @@ class SsdLane(Lane):
         slot = self._slot(shard)
         with direct.held(slot, self._sealer.maps) as content:
             hash_again = bool(record) and not self._sealer.is_fresh(slot)
-            told = functools.cache(lambda: self._told_record(shard, record))
-            self._ssd.put_from_memory(content, self.stored_as(shard), told, hash_again=hash_again)
+            known = functools.cache(lambda: self._told_record(shard, record))
+            put, key = self._ssd.put_from_memory, self.stored_as(shard)
+            put(content, key, lambda: with_drain(known()), hash_again=hash_again)  # a drain ends when all is durable
 
     def _told_record(self, shard: Shard, record: dict[str, Any]) -> dict[str, Any]:
         """Return the record as it goes beside the copy, waiting for the seal if there was none yet."""
@@ -90,7 +91,7 @@ class SsdLane(Lane):
         whose, generation = (shard.epoch, shard.rank), int(known.get("generation") or 0)
         superseded = max(generation - self._last(whose) - 1, 0)
         self._generations[whose] = max(generation, self._last(whose))
-        return with_drain({**known, "superseded": superseded})
+        return {**known, "superseded": superseded}
 
     def _slot(self, shard: Shard) -> Path:
         return self.source.data_path(shard.flat_key)

@@ -11,7 +11,7 @@ from django_filters.fields import IsoDateTimeField
 from reliability.domain.failover import Kind, State
 from reliability.domain.faults import Action, FaultClass
 from reliability.domain.health import NodeHealth, NodeRole
-from reliability.models import Failover, Incident, Job, Node, Snapshot
+from reliability.models import Failover, Incident, Job, Node, Plan, Snapshot
 from reliability.models.nodes import choices
 
 
@@ -138,3 +138,26 @@ class FailoverFilters(filters.FilterSet):
     class Meta:
         model = Failover
         fields = ()
+
+
+class PlanFilters(filters.FilterSet):
+    """Plans by job, by who made them, and whether they are in force; `since` and `until` are about when they were."""
+
+    job = filters.CharFilter(field_name="job__name")
+    automatic = filters.TypedChoiceFilter(
+        choices=(("true", "true"), ("false", "false")), coerce=lambda text: text == "true", label="true or false"
+    )
+    state = filters.ChoiceFilter(
+        choices=(("open", "open"), ("closed", "closed")), method="by_state", label="open (no newer plan) or closed"
+    )
+    since = since("applied_at")
+    until = until("applied_at")
+    ordering = ordering("applied_at", "version", "target", "planned_ettr", "period_s", "job__name")
+
+    class Meta:
+        model = Plan
+        fields = ()
+
+    def by_state(self, rows: QuerySet[Plan], _name: str, value: str) -> QuerySet[Plan]:
+        """Return those in force or on their way, or those that a newer one replaced."""
+        return rows.filter(ended_at__isnull=value == "open")

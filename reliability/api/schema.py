@@ -36,3 +36,4 @@ class DocumentationView(SpectacularSwaggerSplitView):
 
 
 documentation = login_required(DocumentationView.as_view(url_name="api-schema"))
+unversioned_documentation = login_required(DocumentationView.as_view(url_name="api-schema", schema=None))

@@ -7,11 +7,12 @@ from rest_framework import serializers
 
 from reliability.domain.failover import State
 from reliability.domain.faults import Action
-from reliability.domain.goodput import lost_steps, stage_times, totals
+from reliability.domain.goodput import lost_steps, totals
 from reliability.domain.snapshots import Tier
 from reliability.models import Failover, FailoverEvent, Finding, Hold, Incident, Job, Node, Rank, Slot, Snapshot
 from reliability.models.nodes import choices
 from reliability.selectors import core
+from reliability.selectors.stages import by_state
 
 ACTIONS = choices(Action)
 """One name in the schema for all fields that hold an action."""
@@ -224,4 +225,4 @@ class FailoverSerializer(serializers.ModelSerializer[Failover]):
 
     @staticmethod
     def _stages(failover: Failover) -> list[tuple[str, float]]:
-        return stage_times([(event.at.timestamp(), event.target) for event in failover.events.all()])
+        return by_state(failover, list(failover.events.all()))[1:]

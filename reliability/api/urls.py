@@ -1,12 +1,25 @@
-"""Addresses of the REST interface, below /api/."""
+"""Addresses of the REST interface, below /api/: version 1, and the same without a version, as they were before it.
 
-from django.urls import include, path
+The addresses without a version only read; they are not in the schema, and what is new is not there.
+"""
+
+from typing import Any
+
+from django.urls import URLPattern, URLResolver, include, path
 from rest_framework.renderers import JSONRenderer
 from rest_framework.routers import APIRootView, DefaultRouter
 
-from reliability.api import resources
-from reliability.api.schema import SchemaView, documentation
+from reliability.api import plans, resources
+from reliability.api.schema import SchemaView, documentation, unversioned_documentation
 from reliability.api.tokens import TokenView
+
+RESOURCES: dict[str, Any] = {
+    "nodes": resources.Nodes,
+    "jobs": resources.Jobs,
+    "snapshots": resources.Snapshots,
+    "incidents": resources.Incidents,
+    "failovers": resources.Failovers,
+}
 
 
 class Root(APIRootView):
@@ -22,16 +35,42 @@ class Router(DefaultRouter):
     APIRootView = Root
 
 
-router = Router()
-router.register("nodes", resources.Nodes, basename="nodes")
-router.register("jobs", resources.Jobs, basename="jobs")
-router.register("snapshots", resources.Snapshots, basename="snapshots")
-router.register("incidents", resources.Incidents, basename="incidents")
-router.register("failovers", resources.Failovers, basename="failovers")
+class UnversionedRouter(Router):
+    """The same routes, kept out of the schema."""
 
-urlpatterns = [
-    path("token/", TokenView.as_view(), name="api-token"),
-    path("schema/", SchemaView.as_view(), name="api-schema"),
-    path("docs/", documentation, name="api-docs"),
-    path("", include(router.urls)),
-]
+    routes = [route._replace(initkwargs={**route.initkwargs, "schema": None}) for route in Router.routes]
+
+    def get_api_root_view(self, api_urls: Any = None) -> Any:
+        """Return the list of resources."""
+        names = {prefix: f"{basename}-list" for prefix, _, basename in self.registry}
+        return Root.as_view(api_root_dict=names, schema=None)
+
+
+def versioned() -> list[URLPattern | URLResolver]:
+    """Return the addresses below /api/v1/."""
+    router = Router()
+    for name, resource in {**RESOURCES, "plans": plans.Plans}.items():
+        router.register(name, resource, basename=name)
+    return [
+        path("token/", TokenView.as_view(), name="api-token"),
+        path("schema/", SchemaView.as_view(), name="api-schema"),
+        path("docs/", documentation, name="api-docs"),
+        path("plans/preview/", plans.Preview.as_view(), name="plan-preview"),
+        path("", include(router.urls)),
+    ]
+
+
+def unversioned() -> list[URLPattern | URLResolver]:
+    """Return the addresses below /api/ for programs that were written before there were versions."""
+    router = UnversionedRouter()
+    for name, resource in RESOURCES.items():
+        router.register(name, resource, basename=f"unversioned-{name}")
+    return [
+        path("token/", TokenView.as_view(schema=None)),
+        path("schema/", SchemaView.as_view(schema=None)),
+        path("docs/", unversioned_documentation),
+        path("", include(router.urls)),
+    ]
+
+
+urlpatterns = [path("v1/", include(versioned())), path("", include(unversioned()))]

@@ -35,3 +35,13 @@ def lost_steps(fault_step: int | None, restored_step: int | None) -> int | None:
     if fault_step is None:
         return None
     return max(0, fault_step - (restored_step or 0))
+
+
+def kept_rate(*, executed: int, lost: int, running_s: float, saving_s: float, window_s: float) -> float:
+    """Return the share of a window that went into steps which were kept: the effective training rate, 0 to 1.
+
+    (executed - lost) / executed * (running_s - saving_s) / window_s, seconds; `lost` of the executed steps were undone.
+    The second factor is the time in which steps were made; the time of one step drops out.
+    """
+    kept = max(0, executed - lost) / executed
+    return kept * max(0.0, running_s - saving_s) / window_s

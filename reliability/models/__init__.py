@@ -1,11 +1,13 @@
 """What the database holds. No logic here: services write, selectors read."""
 
-from reliability.models.jobs import Epoch, Job, Plan, Rank, Slot
+from reliability.models.jobs import Epoch, Job, Rank, Slot
 from reliability.models.nodes import Hold, Lease, Node, Report, ServiceBeat, Validation
+from reliability.models.plans import AutoPlan, Plan
 from reliability.models.recoveries import Drill, Failover, FailoverEvent, Finding, Incident, OrderRecord
 from reliability.models.snapshots import Snapshot, SnapshotCopy
 
 __all__ = [
+    "AutoPlan",
     "Drill",
     "Epoch",
     "Failover",

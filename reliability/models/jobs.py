@@ -51,6 +51,9 @@ class Job(models.Model):
     restart_budget = models.PositiveIntegerField(default=5)
     every_steps = models.PositiveIntegerField(default=20, help_text="Snapshot period in steps, as ordered last.")
     period_plan = models.JSONField(default=list, blank=True, help_text="[{from_step, every_steps}], oldest first")
+    period_version = models.PositiveIntegerField(
+        default=0, help_text="raised by one whenever another period plan is announced to the ranks"
+    )
     storage_step = models.PositiveBigIntegerField(
         null=True, blank=True, help_text="newest step of the current line that is complete on storage"
     )
@@ -114,7 +117,7 @@ class Rank(models.Model):
     first_step = models.PositiveBigIntegerField(null=True, blank=True, help_text="that first step")
     restored_step = models.BigIntegerField(null=True, blank=True, help_text="what the rank says it restored then")
     exit_code = models.IntegerField(null=True, blank=True)
-    plan_version = models.PositiveIntegerField(default=0, help_text="snapshot period it has taken over")
+    plan_version = models.PositiveIntegerField(default=0, help_text="newest announced period plan it goes by")
 
     class Meta:
         ordering = ("job", "rank")
@@ -125,7 +128,7 @@ class Rank(models.Model):
 
 
 class Epoch(models.Model):
-    """One attempt of a job: what it restored, and why it began."""
+    """One attempt of a job: what it restored, why it began, and from when to when it really trained."""
 
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="epochs")
     number = models.PositiveIntegerField()
@@ -133,6 +136,8 @@ class Epoch(models.Model):
     restored_epoch = models.PositiveIntegerField(null=True, blank=True)
     restored_step = models.PositiveBigIntegerField(null=True, blank=True)
     started_at = models.DateTimeField()
+    running_at = models.DateTimeField(null=True, blank=True, help_text="when every rank had made its first step")
+    stopped_at = models.DateTimeField(null=True, blank=True, help_text="when a fault or a person ended its training")
 
     class Meta:
         ordering = ("job", "number")
@@ -140,23 +145,3 @@ class Epoch(models.Model):
 
     def __str__(self) -> str:
         return f"{self.job} epoch {self.number}"
-
-
-class Plan(models.Model):
-    """A snapshot period that a person applied, with the inputs it came from (M10)."""
-
-    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="plans")
-    version = models.PositiveIntegerField()
-    inputs = models.JSONField()
-    outputs = models.JSONField()
-    every_steps = models.PositiveIntegerField()
-    from_step = models.PositiveBigIntegerField()
-    applied_by = models.CharField(max_length=150)
-    applied_at = models.DateTimeField()
-
-    class Meta:
-        ordering = ("-version",)
-        constraints = (models.UniqueConstraint(fields=("job", "version"), name="plan_version_once_per_job"),)
-
-    def __str__(self) -> str:
-        return f"{self.job} plan {self.version}"

@@ -1,6 +1,5 @@
-"""What do decisions read: holds, free nodes, candidates, the snapshot ledger, stage times, measured defaults?"""
+"""What do decisions read: holds, free nodes, candidates, the snapshot ledger, stage times?"""
 
-import statistics
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
@@ -9,14 +8,12 @@ from django.db.models import Count, Min, Q, QuerySet
 
 from reliability.domain import goodput
 from reliability.domain.failover import OPEN, Event, State
-from reliability.domain.faults import Action
 from reliability.domain.snapshots import CopyState, EpochStart, SnapshotId, Tier, lineage_ceilings
 from reliability.domain.standby import Verdict
 from reliability.models import (
     Epoch,
     Failover,
     Hold,
-    Incident,
     Job,
     Node,
     OrderRecord,
@@ -210,6 +207,11 @@ def is_warm(node: Node, job: Job) -> bool:
     return OrderRecord.objects.filter(key=prepare_key(job, node), state=OrderRecord.State.DONE).exists()
 
 
+def replaced_in(job: Job) -> str:
+    """Return how the reason of a hold begins when this job lost the node: by it a repair is known again."""
+    return f"Replaced in job {job.name} "
+
+
 def prepare_key(job: Job, node: Node) -> str:
     """Return the key of the order that makes the job's container ready; an agent that came anew is asked anew."""
     return f"prepare:{job.pk}:{node.name}:{node.incarnation}"
@@ -284,44 +286,3 @@ def recovery_seconds(failover: Failover) -> float | None:
     if failover.state != State.COMPLETED or failover.ended_at is None:
         return None
     return (failover.ended_at - failover.fault_at).total_seconds()
-
-
-def planner_defaults(job: Job, *, now: datetime) -> dict[str, dict[str, Any]]:
-    """Return what was measured of this job as inputs of the planner: name -> {value, source}; unknown is None."""
-    stalls = list(
-        SnapshotCopy.objects.filter(snapshot__job=job, tier=Tier.MEMORY, stall_s__isnull=False)
-        .order_by("-committed_at")
-        .values_list("stall_s", flat=True)[:200]
-    )
-    steps = [value for value in job.ranks.values_list("step_s", flat=True) if value]
-    drains = list(
-        SnapshotCopy.objects.filter(snapshot__job=job, tier=Tier.STORAGE, drain_s__isnull=False)
-        .order_by("-committed_at")
-        .values_list("drain_s", flat=True)[:200]
-    )
-    done = Failover.objects.filter(job=job, state=State.COMPLETED).order_by("-created_at")[:50]
-    recoveries = [seconds for seconds in map(recovery_seconds, done) if seconds is not None]
-    return {
-        "save_stall_s": _median(stalls, "saves to memory"),
-        "step_s": _median(steps, "ranks' recent steps"),
-        "drain_s": _median(drains, "copies to storage"),
-        "recovery_s": _median(recoveries, "recoveries of this job"),
-        "mtbf_s": _mtbf(job, now),
-    }
-
-
-def _median(measured: Iterable[float | None], what: str) -> dict[str, Any]:
-    values = [value for value in measured if value is not None]
-    if not values:
-        return {"value": None, "source": f"not measured yet: no {what}"}
-    return {"value": statistics.median(values), "source": f"median of {len(values)} {what}"}
-
-
-def _mtbf(job: Job, now: datetime) -> dict[str, Any]:
-    if job.started_at is None:
-        return {"value": None, "source": "not measured yet: the job has not run"}
-    ran_s = ((job.ended_at or now) - job.started_at).total_seconds()
-    faults = Incident.objects.filter(job=job, action__in=(Action.RESTART_IN_PLACE, Action.FAILOVER)).count()
-    if not faults:
-        return {"value": None, "source": f"no fault in {ran_s:.0f} s of running"}
-    return {"value": ran_s / faults, "source": f"{faults} fault(s) in {ran_s:.0f} s of running"}

@@ -9,8 +9,8 @@ from reliability.domain import goodput
 from reliability.domain.failover import OPEN, State
 from reliability.models import Failover, FailoverEvent, Finding, Incident, OrderRecord, Report, Validation
 from reliability.selectors.job_pages import RankOutput, outputs
+from reliability.selectors.stages import DETECTION, by_state
 
-DETECTION = "detection"
 STAGES = {
     DETECTION: "fault seen and judged",
     State.AWAITING_APPROVAL: "waiting for approval",
@@ -76,14 +76,8 @@ class FailoverPage:
 
 def timeline(failover: Failover, events: Sequence[FailoverEvent], *, now: datetime) -> Timeline:
     """Return the stages of a failover with their seconds; the present one runs until `now`."""
-    marks = [(failover.fault_at.timestamp(), DETECTION)]
-    if not events or events[0].source:
-        marks.append((failover.created_at.timestamp(), State.AWAITING_APPROVAL.value))
-    marks += [(event.at.timestamp(), event.target) for event in events]
+    times = by_state(failover, events, now=now)
     going_on = failover.state in OPEN
-    if going_on:
-        marks.append((now.timestamp(), "now"))
-    times = goodput.stage_times(marks)
     total = sum(seconds for _, seconds in times)
     stages, start = [], 0.0
     for index, (state, seconds) in enumerate(times):

@@ -164,6 +164,7 @@ def _bring_up(job: Job) -> None:
     launch.settle_plain(job, epoch=job.epoch)
     ranks = list(job.ranks.all())
     if all(_under_way(rank, job.epoch) for rank in ranks):
+        Epoch.objects.filter(job=job, number=job.epoch).update(running_at=clock.now())
         _set_state(job, Job.State.RUNNING, "")
     else:
         _give_up_when_late(job, ranks, max(order.created_at for order in started))

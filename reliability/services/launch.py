@@ -82,7 +82,6 @@ def start(
 def start_payload(slot: Slot, *, job: Job, epoch: int, restore: Mapping[str, int] | None) -> dict[str, Any]:
     """Return what a start order carries (docs/protocol.md section 2)."""
     first = Slot.objects.select_related("node").get(job=job, index=0).node
-    newest = job.plans.order_by("-version").first()
     return {
         "container": container(job),
         "slot": slot.index,
@@ -93,7 +92,7 @@ def start_payload(slot: Slot, *, job: Job, epoch: int, restore: Mapping[str, int
         "master_port": job.master_port + epoch % PORT_SPREAD,
         "restore": dict(restore) if restore else None,
         "period_plan": job.period_plan,
-        "plan_version": newest.version if newest else 0,
+        "plan_version": job.period_version,
         "lease_rule": job.lease_rule,
         "storage_dir": job.storage_dir,
         "job_key": key_of(job),

@@ -25,6 +25,7 @@ from reliability.services import (
     keeping,
     losses,
     orders,
+    plans,
     reading,
     reports,
     validations,
@@ -125,6 +126,7 @@ PIECES: tuple[tuple[str, Callable[[datetime], None]], ...] = (
     ("Driving jobs", _drive_jobs),
     ("Advancing recoveries", _advance),
     ("Checking standbys", _validate),
+    ("Following plans", plans.follow_all),
     ("Closing drills", _drills),
     ("Forgetting old records", _forget),
 )

@@ -13,6 +13,7 @@ from django.utils.safestring import SafeString
 from reliability.domain.failover import Kind, State
 from reliability.domain.faults import Action, FaultClass
 from reliability.domain.health import NodeHealth
+from reliability.domain.planner import durations
 from reliability.domain.standby import Verdict
 from reliability.models import Failover
 
@@ -117,6 +118,12 @@ def duration(seconds: float | None) -> str:
     if whole < 86400:
         return f"{whole // 3600} h {whole % 3600 // 60} min"
     return f"{whole // 86400} d {whole % 86400 // 3600} h"
+
+
+@register.filter
+def spoken(seconds: float | None) -> str:
+    """Write a planned duration in two units at most, as the planner's fields take it."""
+    return UNKNOWN if seconds is None else durations.spoken(seconds)
 
 
 @register.filter

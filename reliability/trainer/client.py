@@ -219,11 +219,13 @@ class GuardedRun(Run):
         self._settle()
 
     def _settle(self) -> None:
-        """Wait for a save beside training. That it failed is reported and stops nothing."""
+        """Wait for a save beside training; the wait is no part of a step. A failure is reported and stops nothing."""
+        began = time.monotonic()
         try:
             self._tier.settle()
         except Exception as error:
             self._report_problem(self._step, error)
+        self._clock.leave_out(time.monotonic() - began)
 
     def step(self, step: int, *, loss: Any = None) -> None:
         """Report that `step` steps are finished, and take a snapshot when one is due after it.
@@ -273,8 +275,9 @@ class GuardedRun(Run):
         self._settle()
         lazy = self._mode == "lazy" or (self._mode == "auto" and self._updates > 0)
         try:
+            began = time.monotonic()
             early = self._states.early(all_wait=self._told_by_program)
-            self._tier.save(step, self._states.collect(), lazy=lazy, early=early)
+            self._tier.save(step, self._states.collect(), lazy=lazy, early=early, began=began)
         except Exception as error:
             self._report_problem(step, error)
 

@@ -83,7 +83,9 @@ class JobFolder:
 class CommitRecord:
     """What makes a shard exist; the node's second process writes it once it has read all of the shard.
 
-    `taken_at` is a Unix time, `digest` covers the whole shard file, `sums` are those of `sums.py` for each chunk.
+    `taken_at` is the Unix time at which the save began; training stood still for `stall_s` of the time since (0 and 0
+    of a shard that nobody saw being saved). `digest` covers the whole shard file, `sums` are those of `sums.py` for
+    each chunk.
     """
 
     job: str

@@ -21,7 +21,11 @@ _READ_ATTEMPTS = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """What a rank last reported. `loss` is NaN when unknown; `wall` is a Unix time; `step_s` is seconds a step."""
+    """What a rank last reported. `loss` is NaN when unknown; `wall` is a Unix time; `step_s` is seconds a step.
+
+    `step_s` is without the rank's own saves (StepClock.resume and leave_out). It does hold what a rank waits in its
+    next step for others that save longer.
+    """
 
     epoch: int
     step: int
@@ -108,6 +112,11 @@ class StepClock:
             took = now - self._since
             self.step_s = took if math.isnan(self.step_s) else 0.8 * self.step_s + 0.2 * took
         self._since = now
+
+    def leave_out(self, waited_s: float) -> None:
+        """Leave out what the step under way waited for a save beside it."""
+        if self._since is not None:
+            self._since += waited_s
 
     def resume(self, now: float) -> None:
         """Leave out the time since the last tick: a save is no part of a step."""

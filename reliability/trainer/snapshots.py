@@ -49,9 +49,9 @@ class _Save:
     stall_s: float = 0.0
     waiting_since: float | None = None
 
-    def stalled_s(self) -> float:
-        """Return for how long training has stood still so far."""
-        return self.stall_s + (time.monotonic() - self.waiting_since if self.waiting_since is not None else 0.0)
+    def stalled_s(self, now: float) -> float:
+        """Return for how long training has stood still until the monotonic time `now`."""
+        return self.stall_s + (max(now - self.waiting_since, 0.0) if self.waiting_since is not None else 0.0)
 
 
 class MemoryTier:
@@ -79,6 +79,8 @@ class MemoryTier:
         self._current: _Save | None = None
         self._data_at = 0
         self._planned_for = -1  # how many buffers the room for the header was made for
+        self._told_at = 0.0  # when the last save wrote down its stall
+        self._tail_s = 0.0  # for how long training stood still after that
         self._generation = 0
         self.taken = 0
         self.failed = 0
@@ -97,16 +99,21 @@ class MemoryTier:
         tree = encoder.encode(state)
         self._pool.reserve(self._plan(tree, encoder.buffers, afresh=True).needed)
 
-    def save(self, step: int, state: Any, *, lazy: bool = False, early: Early | None = None) -> Shard:
+    def save(
+        self, step: int, state: Any, *, lazy: bool = False, early: Early | None = None, began: float | None = None
+    ) -> Shard:
         """Copy the state after `step` into a slot; with `lazy` it must not change before `settle` has returned.
 
-        `early`: what in the state does change before, and is copied at once.
+        `early`: what in the state does change before, and is copied at once. `began`: monotonic time at which training
+        stopped for it, before the state was gathered; the stall counts from there. What training waits for after the
+        stall was written down is known only then, so it is told with the next save.
 
         Raises OSError, SlotMemory, SlotsBusy, UnsupportedState, TornSnapshot (also of a lazy save before this one);
         then nothing of it counts and the older shards are untouched.
         """
-        began, taken_at = time.monotonic(), time.time()
         self.settle()
+        began = time.monotonic() if began is None else began
+        taken_at = time.time() - (time.monotonic() - began)
         self._generation += 1
         try:
             encoder = Encoder(early)
@@ -116,6 +123,8 @@ class MemoryTier:
             save = _Save(shard, slot, plan, tree, buffers, self._generation, taken_at, began)
             self._current = save
             self._copy(save, lazy=lazy)
+            if not lazy:
+                self._tail_s += time.monotonic() - self._told_at
             return shard
         except BaseException:
             self.failed += 1
@@ -127,8 +136,17 @@ class MemoryTier:
 
         Raises what went wrong with a lazy save; it was left out then.
         """
-        if self._current is not None and self._helper.busy:
-            self._current.waiting_since = time.monotonic()
+        if not self._helper.busy:
+            return self._settled(limit_s)
+        save, since = self._current, time.monotonic()  # the helper takes the save away once it counts
+        if save is not None:
+            save.waiting_since = since
+        try:
+            return self._settled(limit_s)
+        finally:
+            self._tail_s += time.monotonic() - max(since, self._told_at)
+
+    def _settled(self, limit_s: float | None) -> bool:
         try:
             return self._helper.wait(limit_s)
         except BaseException:
@@ -186,7 +204,9 @@ class MemoryTier:
         arrived()
         if tear is not None:
             tear.check(save.slot)
-        stall_s = save.stalled_s() if save.stall_s else time.monotonic() - save.began
+        self._told_at = time.monotonic()
+        stall_s = self._tail_s + (save.stalled_s(self._told_at) if save.stall_s else self._told_at - save.began)
+        self._tail_s = 0.0
         prelude = save.layout.prelude(
             header, total=save.slot.size, generation=save.generation, taken_at=save.taken_at, stall_s=stall_s
         )

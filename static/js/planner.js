@@ -1,65 +1,211 @@
-// Recomputes the plan while values change, and draws the figure in the colours of the theme.
+// Answers while values change. Each change is a new question; an answer to an older one is dropped, and whatever cannot
+// be answered leaves the last answer in place, marked as not current. Nothing that was typed is ever replaced.
 import { swap } from "./live.js";
+import { drawFigures, saveSvg } from "./figures.js";
 
-const form = document.getElementById("planner-form");
-const holder = document.getElementById("figure");
+const TYPING_MS = 150, SLOW_MS = 400, LIMIT_MS = 8000, QUIET_MS = 30000;
+const BACK_OFF_MS = [1000, 2000, 4000, 8000];
+const OFFLINE = "Not current: the server does not answer. What you typed is kept; it is asked again.";
+const WRONG = "Not current: it is for the last values that can be planned with.";
+
+let asked = 0;          // number of the newest question
+let answered = 0;       // number of the newest question that has an answer
+let tries = 0;
 let waiting = 0;
 let running = null;
+let historyOf = "";     // the field whose changes are one entry of the browser's history
+let touchedAt = 0;
+let notice = "";        // what a press of the button came to; it stays until the next change
 
-function colour(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); }
+const form = () => document.getElementById("planner-form");
+const pathname = new URL(form().action).pathname;
 
-let drawn = "";
+function fieldOf(control) { return control.name.replace(/_(from|unit|was|shown)$/, ""); }
 
-function themed(figure) {
-  const text = colour("--sk-dim"), grid = colour("--sk-line");
-  for (const trace of figure.data) {
-    if (trace.mode === "lines") trace.line = { color: colour("--sk-accent"), width: 2.5 };
-    const tone = trace.name === "best" ? "--sk-ok" : "--sk-warn";
-    if (trace.mode !== "lines") Object.assign(trace, { marker: { color: colour(tone), size: 11 }, textfont: { color: colour("--sk-text") } });
-  }
-  for (const shape of figure.layout.shapes || []) {
-    if (shape.type === "rect") Object.assign(shape, { fillcolor: colour("--sk-ok"), opacity: 0.12 });
-    else shape.line = { color: colour("--sk-bad"), dash: "dash", width: 1.5 };
-  }
-  const axis = { gridcolor: grid, zeroline: false, linecolor: grid, tickfont: { color: text } };
-  Object.assign(figure.layout.xaxis, axis);
-  Object.assign(figure.layout.yaxis, axis);
-  Object.assign(figure.layout, { paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: text, family: "inherit" } });
-  return figure;
+// ---- what is said about the answer ------------------------------------------------------------------------------
+function tell(text) {
+  const state = document.getElementById("answer-state");
+  if (state.textContent !== text) state.textContent = text;
 }
 
-function draw() {
-  const text = document.getElementById("figure-data")?.textContent;
-  const key = text + document.documentElement.dataset.bsTheme;
-  if (!text || !window.Plotly || key === drawn) return;
-  drawn = key;
-  const { data, layout } = themed(JSON.parse(text));
-  window.Plotly.react(holder, data, layout, { displayModeBar: false, responsive: true });
+function markOutdated(text) {
+  tell(text || notice);
+  const outdated = text !== "";
+  for (const id of ["answer", "verdict-bar"]) document.getElementById(id).classList.toggle("outdated", outdated);
+  document.querySelector(".plan-page").classList.toggle("evidence-outdated", outdated);
 }
 
-async function recompute() {
-  const address = `${window.location.pathname}?${new URLSearchParams(new FormData(form))}`;
+// ---- asking -----------------------------------------------------------------------------------------------------
+async function fetchPage(address, limit = LIMIT_MS) {
+  const answer = await fetch(address, {
+    headers: { "X-Fragment": "planned" }, credentials: "same-origin", cache: "no-store", redirect: "manual",
+    signal: AbortSignal.any([running.signal, AbortSignal.timeout(limit)]),
+  });
+  if (answer.type === "opaqueredirect" || answer.status === 403) { window.location.reload(); throw new Error("signed out"); }
+  if (!answer.ok) throw new Error(`status ${answer.status}`);
+  return answer.text();
+}
+
+async function ask(address, done, chosen = "") {
+  window.clearTimeout(waiting);
   running?.abort();
   running = new AbortController();
+  const mine = ++asked;
+  const slow = window.setTimeout(() => tell("Computing ..."), SLOW_MS);
   try {
-    const answer = await fetch(address, { headers: { "X-Fragment": "1" }, credentials: "same-origin", signal: running.signal });
-    if (!answer.ok) return;
-    window.history.replaceState(null, "", address);
-    swap(await answer.text(), "data-planned");
-    draw();
+    const html = await fetchPage(address());
+    if (mine !== asked) return;
+    tries = 0;
+    if (chosen) restore(html, (control) => fieldOf(control) === chosen);
+    show(html);
+    answered = mine;
+    done();
   } catch (error) {
-    if (error.name !== "AbortError") form.requestSubmit();
+    if (mine !== asked) return;
+    markOutdated(OFFLINE);
+    const wait = BACK_OFF_MS[Math.min(tries, BACK_OFF_MS.length - 1)];
+    tries += 1;
+    waiting = window.setTimeout(() => { if (mine === asked) ask(address, done, chosen); }, wait);
+  } finally {
+    window.clearTimeout(slow);
   }
 }
 
-form.addEventListener("input", (event) => {
-  if (event.target.name === "job") return;
+function show(html) {
+  swap(html, "data-planned");
+  const wrong = document.querySelector("#planner-form .quantity.wrong, #planner-form > .field-error") !== null;
+  if (wrong && !document.querySelector("#answer.none")) { markOutdated(WRONG); return; }
+  swap(html, "data-answered");
+  markOutdated("");
+  drawFigures();
+}
+
+// `chosen`: a field whose value comes from elsewhere now, so that it may be replaced although it has the focus.
+function recompute(field, chosen = "") {
+  ask(() => `${pathname}?${new URLSearchParams(new FormData(form()))}`, () => remember(field), chosen);
+}
+
+// ---- the address ------------------------------------------------------------------------------------------------
+function remember(field) {
+  const address = `${pathname}?${form().dataset.address}`;
+  const carried = document.getElementById("automatic-address");
+  if (carried) carried.value = form().dataset.address;
+  if (address === window.location.pathname + window.location.search) return;
+  if (field && field !== historyOf) window.history.pushState(null, "", address);
+  else window.history.replaceState(null, "", address);
+  historyOf = field || historyOf;
+}
+
+function restore(html, which = () => true) {
+  const fresh = new DOMParser().parseFromString(html, "text/html");
+  for (const control of form().elements) {
+    if (!control.name || !which(control)) continue;
+    const known = control.id && fresh.getElementById(control.id);
+    if (known && control.value !== known.value) control.value = known.value;
+  }
+}
+
+window.addEventListener("popstate", () => {
+  historyOf = "";
+  const address = window.location.pathname + window.location.search;
+  running?.abort();
+  running = new AbortController();
+  const mine = ++asked;
+  fetchPage(address).then((html) => {
+    if (mine !== asked) return;
+    restore(html);
+    show(html);
+    answered = mine;
+  }).catch(() => { if (mine === asked) window.location.reload(); });
+});
+
+// ---- what a person does -----------------------------------------------------------------------------------------
+function markEntered(control) {
+  const from = document.getElementById(`from-${control.name}`);
+  if (from) from.value = "entered";
+}
+
+function onTyping(event) {
+  const control = event.target;
+  if (control.type !== "text" || !control.closest("#planner-form")) return;
+  markEntered(control);
+  touchedAt = performance.now();
+  notice = "";
+  asked += 1;  // what is on its way is about older values
+  running?.abort();
   window.clearTimeout(waiting);
-  waiting = window.setTimeout(recompute, 200);
+  waiting = window.setTimeout(recompute, TYPING_MS, control.name);
+}
+
+function onChoice(event) {
+  const control = event.target;
+  if (control.tagName !== "SELECT" || !control.closest("#planner-form")) return;
+  touchedAt = performance.now();
+  notice = "";
+  if (control.name === "job") { window.location.href = `${pathname}?${new URLSearchParams({ job: control.value })}`; return; }
+  historyOf = "";  // each choice can be undone by itself
+  if (control.classList.contains("from") && control.value === "entered") document.getElementById(`id_${fieldOf(control)}`).select();
+  recompute(fieldOf(control), control.value === "entered" ? "" : fieldOf(control));
+}
+
+async function simulate(link) {
+  if (link.getAttribute("aria-disabled") === "true") return;
+  const mine = asked, box = document.getElementById("simulation");
+  link.setAttribute("aria-disabled", "true");
+  box.textContent = "Simulating faults one by one ...";
+  try {
+    const answer = await fetch(link.href, { headers: { "X-Fragment": "1" }, credentials: "same-origin", signal: AbortSignal.timeout(60000) });
+    if (!answer.ok && answer.status !== 409) throw new Error(`status ${answer.status}`);
+    const html = await answer.text();
+    if (mine === asked) swap(html, "data-simulated");
+  } catch {
+    if (mine === asked) box.textContent = "The simulation did not end: the server does not answer. Try again.";
+  } finally {
+    link.removeAttribute("aria-disabled");
+  }
+}
+
+function onClick(event) {
+  const link = event.target.closest("#simulate");
+  if (link) { event.preventDefault(); simulate(link); }
+  const svg = event.target.closest("[data-svg]");
+  if (svg) saveSvg(svg.dataset.svg);
+  for (const help of document.querySelectorAll(".help[open]")) if (!help.contains(event.target)) help.open = false;
+}
+
+function onSubmit(event) {
+  if (event.target.id === "planner-form") { event.preventDefault(); recompute(historyOf); return; }
+  if (event.target.id !== "apply-form" || (asked === answered && !document.querySelector("#answer.outdated"))) return;
+  event.preventDefault();
+  event.stopImmediatePropagation();
+  notice = "Nothing was applied: the values have changed since. Look at the answer for them, then apply it.";
+  tell(notice);
+}
+
+document.addEventListener("input", onTyping);
+document.addEventListener("change", onChoice);
+document.addEventListener("click", onClick);
+document.addEventListener("submit", onSubmit, true);
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Escape") return;
+  for (const help of document.querySelectorAll(".help[open]")) { help.open = false; help.querySelector("summary").focus(); }
 });
-form.addEventListener("change", (event) => {
-  if (event.target.name !== "job") return;
-  window.location.href = `${window.location.pathname}?${new URLSearchParams({ job: event.target.value, target: form.elements.target.value })}`;
-});
-document.addEventListener("theme", draw);
-draw();
+
+// What is measured moves on: an answer that nobody works with follows it.
+window.setInterval(() => {
+  const idle = performance.now() - touchedAt > QUIET_MS && asked === answered && !document.hidden;
+  const busy = document.querySelector("#simulation > *, #answer.outdated, #apply:focus, #apply:hover");
+  if (idle && !busy) recompute("");
+}, QUIET_MS);
+
+new IntersectionObserver(([entry]) => {
+  document.getElementById("verdict-bar").classList.toggle("shown", !entry.isIntersecting && entry.boundingClientRect.top < 0);
+}).observe(document.getElementById("answer"));
+
+document.querySelector(".plan-page").classList.add("answers-itself");
+drawFigures();
+
+// What was typed before this script was there counts as well.
+const early = [...form().elements].filter((control) => control.type === "text" && control.value !== control.defaultValue);
+early.forEach(markEntered);
+if (early.length > 0) recompute(early[0].name);

@@ -1,6 +1,7 @@
 """Copies to the next tier: durable, verified, newest first, and never half a file that counts."""
 
 import argparse
+import json
 import os
 import signal
 import sqlite3
@@ -46,6 +47,37 @@ def test_the_newest_snapshot_is_copied_first_and_only_as_many_as_are_kept(to_ssd
     to_ssd.start()
     until(lambda: len(to_ssd.steps()) == KEEP_ON_SSD)
     assert to_ssd.steps() == [70, 60, 50, 40]
+
+
+def test_a_drain_counts_from_the_end_of_the_stall_until_the_copy_is_durable(to_ssd: MoverProcess) -> None:
+    commit(to_ssd.memory, Shard(1, 10, 0), b"x")
+    path = to_ssd.memory / "e1-s10-r0.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "taken_at": time.time() - 10.0, "stall_s": 4.0}))
+    to_ssd.start()
+    until(to_ssd.steps)
+    assert 6.0 <= to_ssd.said[0]["body"]["drain_s"] < 9.0
+
+
+def test_the_time_of_the_copying_itself_is_part_of_the_drain(tmp_path: Path) -> None:
+    source, tier = tmp_path / "shard", DirectoryTier(tmp_path / "ssd")
+    source.write_bytes(b"x")
+    seen = []
+
+    def record() -> dict[str, Any]:
+        seen.append(tier.data_path("e1-s10-r0").exists())
+        return {"drain_s": 1.0}
+
+    tier.put(source, "e1-s10-r0", digest=copying.digest_of(source)[0], record=record)
+    assert (seen, tier.record("e1-s10-r0")["drain_s"]) == ([True], 1.0)
+
+
+def test_a_drain_of_a_shard_that_nobody_saw_being_saved_is_not_known(to_ssd: MoverProcess) -> None:
+    commit(to_ssd.memory, Shard(1, 10, 0), b"x")
+    path = to_ssd.memory / "e1-s10-r0.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "taken_at": 0.0}))
+    to_ssd.start()
+    until(to_ssd.steps)
+    assert to_ssd.said[0]["body"]["drain_s"] is None
 
 
 def test_what_was_copied_before_is_told_again_after_a_restart(to_ssd: MoverProcess) -> None:

@@ -10,6 +10,7 @@ import pytest
 from reliability.agent import restoring
 from reliability.agent.desk import OrderFailed
 from reliability.agent.folder import JobFolder
+from reliability.agent.lane import with_drain
 from reliability.agent.payloads import RankRestore, Source
 from reliability.tiers import bucket, choosing, copying
 from reliability.tiers.directory import DirectoryTier
@@ -51,6 +52,7 @@ def test_it_lies_in_memory_afterwards_with_its_record(memory: DirectoryTier, sou
     assert copying.verify(path, digest=source.digest) == len(CONTENT)
     record = json.loads(path.with_suffix(".json").read_bytes())
     assert (record["job"], record["epoch"], record["step"], record["stall_s"]) == (JOB, 1, 40, 0.001)
+    assert with_drain(record)["drain_s"] is None, "it was not seen being saved: its next copy is not a slow one"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,27 @@ def test_a_file_system_without_direct_writing_gets_the_same_bytes(
     assert node.drain() == [10]
     monkeypatch.undo()
     assert (node.ssd / slot.name).read_bytes() == slot.read_bytes()
+
+
+@pytest.mark.parametrize("sealed", [False, True], ids=["hashed meanwhile", "hashed again"])
+def test_a_drain_counts_until_the_copy_is_durable(node: Node, monkeypatch: pytest.MonkeyPatch, sealed: bool) -> None:
+    real = direct.write
+
+    def slow(*args: Any, **known: Any) -> int:
+        size = real(*args, **known)
+        time.sleep(0.5)  # as forcing it to the disk may take
+        return size
+
+    monkeypatch.setattr(direct, "write", slow)
+    if sealed:
+        monkeypatch.setattr(node.sealer, "is_fresh", lambda _path: False)
+    node.save(10)
+    if sealed:
+        node.sealer.pass_once()
+    while node.lane.run(0.0):
+        pass
+    (told,) = (line for line in node.said if line["kind"] == "snapshot_copy")
+    assert told["drain_s"] >= 0.5
 
 
 def test_the_newest_goes_first_and_what_was_written_over_is_counted(node: Node) -> None:

@@ -126,20 +126,6 @@ def test_ages_count_by_themselves(watched: Watched, cluster: dict[str, Any]) -> 
     expect(age).not_to_have_text(first, timeout=3000)
 
 
-def test_the_planner_recomputes_without_a_reload_and_draws(watched: Watched, cluster: dict[str, Any]) -> None:
-    page = watched.sign_in()
-    page.goto(f"{watched.site.url}/planner/?job=gpt-small")
-    expect(page.locator("#figure .main-svg").first).to_be_visible()
-    page.evaluate("window.untouched = true")
-    answer = page.locator("#answer .big").first
-    before = answer.inner_text()
-    page.get_by_label("Save stall", exact=True).fill("9")
-    expect(answer).not_to_have_text(before, timeout=4000)
-    assert "save_stall=9" in page.url
-    assert page.evaluate("window.untouched") is True
-    assert watched.errors == []
-
-
 @pytest.mark.parametrize("watched", [DARK, NARROW], indirect=True, ids=["dark", "narrow"])
 def test_every_page_is_quiet_fits_and_asks_no_other_host(watched: Watched, cluster: dict[str, Any]) -> None:
     page = watched.sign_in()
@@ -180,13 +166,6 @@ def test_everything_is_right_without_javascript(watched: Watched, cluster: dict[
     page.click("button")
     expect(page.locator("#waiting-card")).to_contain_text("Review and decide")
     expect(page.locator(".top-tools")).to_contain_text("reload for newer figures")
-    page.goto(f"{watched.site.url}/planner/?job=gpt-small")
-    page.get_by_label("Save stall", exact=True).fill("9")
-    page.get_by_role("button", name="Compute").click()
-    assert "save_stall=9" in page.url
-    expect(page.locator("#answer")).to_contain_text("Save every")
-    page.locator("#rates summary").click()
-    expect(page.locator("#rates table")).to_be_visible()
 
 
 def test_a_refusal_and_the_answer_to_a_stale_decision_stay_put(watched: Watched, cluster: dict[str, Any]) -> None:

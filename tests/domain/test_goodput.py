@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.domain.goodput import lost_steps, stage_times, totals
+from reliability.domain.goodput import kept_rate, lost_steps, stage_times, totals
 
 
 def test_stages_are_listed_with_the_time_until_the_next() -> None:
@@ -45,3 +45,12 @@ def test_lost_steps_are_those_done_again() -> None:
     assert lost_steps(7, None) == 7
     assert lost_steps(100, 120) == 0
     assert lost_steps(None, 100) is None
+
+
+def test_the_kept_rate_is_what_is_left_of_saves_lost_steps_and_standstill() -> None:
+    whole = {"executed": 100, "lost": 0, "running_s": 100.0, "saving_s": 0.0, "window_s": 100.0}
+    assert kept_rate(**whole) == 1.0
+    assert kept_rate(**{**whole, "saving_s": 5.0}) == 0.95
+    assert kept_rate(**{**whole, "lost": 10}) == 0.9
+    assert kept_rate(**{**whole, "window_s": 125.0}) == 0.8
+    assert kept_rate(**{**whole, "lost": 200}) == kept_rate(**{**whole, "saving_s": 200.0}) == 0.0

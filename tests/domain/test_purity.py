@@ -9,7 +9,8 @@ import pytest
 
 import reliability.domain
 
-MODULES = sorted(Path(reliability.domain.__file__).parent.glob("*.py"))
+FOLDER = Path(reliability.domain.__file__).parent
+MODULES = sorted(FOLDER.rglob("*.py"))
 IMPURE = {"time", "datetime", "random", "secrets", "os", "socket", "subprocess", "threading", "django"}
 
 
@@ -23,7 +24,7 @@ def imported(path: Path) -> set[str]:
     return names
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: ".".join(path.relative_to(FOLDER).with_suffix("").parts))
 def test_a_module_imports_only_the_standard_library_and_the_domain(path: Path) -> None:
     for name in imported(path):
         top = name.split(".")[0]
@@ -35,6 +36,7 @@ def test_a_module_imports_only_the_standard_library_and_the_domain(path: Path) -
 
 
 def test_the_whole_domain_loads_without_django() -> None:
-    names = ", ".join(f"reliability.domain.{path.stem}" for path in MODULES if path.stem != "__init__")
+    inside = [path.relative_to(FOLDER).with_suffix("").parts for path in MODULES if path.stem != "__init__"]
+    names = ", ".join(".".join(("reliability.domain", *parts)) for parts in inside)
     code = f"import sys, {names}; raise SystemExit('django' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=30).returncode == 0

@@ -14,6 +14,7 @@ from reliability.domain import orders as envelopes
 from reliability.domain.reports import parse_batch, parse_registration
 from reliability.models import Failover, FailoverEvent, Job, Node, OrderRecord
 from reliability.services import beats, clock, failovers, jobs, nodes, orders, reconcile, reports
+from reliability.trainer.schedule import PlanEntry, due, parse
 
 JOIN_TOKEN = "join-token-of-the-tests"
 Reply = dict[str, Any]
@@ -32,6 +33,9 @@ class Agent:
         self.replies: dict[str, Callable[[envelopes.Order], Reply | None]] = {}
         self.done: dict[str, Reply] = {}
         self.ranks: dict[int, int] = {}
+        self.period: tuple[int, tuple[PlanEntry, ...]] = (0, ())  # what lies in the job's folder
+        self.read: tuple[int, tuple[PlanEntry, ...]] = (0, ())  # what its ranks read at the end of their last step
+        self.saved_after: list[int] = []
         self.job, self.epoch = "", 0
         self.bandwidth = 100e6
         self.digest = "right"
@@ -75,7 +79,9 @@ class Agent:
             "epoch": self.epoch,
             "container": "running",
             "ranks": [
-                {"rank": rank} if self.stepless else {"rank": rank, "step": step, "step_s": 0.1}
+                {"rank": rank}
+                if self.stepless
+                else {"rank": rank, "step": step, "step_s": self.world.step_s, "plan_version": self.read[0]}
                 for rank, step in self.ranks.items()
             ],
         }
@@ -87,9 +93,11 @@ class Agent:
         beats.remember(self.name, parse_batch(raw).heartbeat, clock.now())
 
     def train(self) -> None:
-        """Make a step on every rank."""
-        if self.alive and self.stepping:
+        """Make a step on every rank, by the trainer's own rule of when to save."""
+        if self.ranks and self.alive and self.stepping:
             self.ranks = {rank: step + 1 for rank, step in self.ranks.items()}
+            self.read = self.period
+            self.saved_after += [step for step in {*self.ranks.values()} if due(self.read[1], step)]
 
     def obey(self) -> None:
         """Answer every order that is waiting, once each."""
@@ -124,6 +132,7 @@ class Agent:
 
     def _release(self, order: envelopes.Order) -> Reply:
         self.ranks, self.job = {}, ""
+        self.period = self.read = (0, ())
         return {"status": "done"}
 
     def _restore(self, order: envelopes.Order) -> Reply:
@@ -143,7 +152,14 @@ class Agent:
             return {"status": "failed", "result": {"bad": bad}, "error": error}
         return {"status": "done", "result": {"ranks": ranks, "seconds": 0.1}}
 
+    def _set_period(self, order: envelopes.Order) -> Reply:
+        version, plan = parse({"version": order.payload["plan_version"], "plan": order.payload["period_plan"]})
+        if version >= self.period[0]:
+            self.period = version, plan
+        return {"status": "done"}
+
     def _start(self, order: envelopes.Order) -> Reply:
+        self._set_period(order)
         restored = order.payload["restore"]
         step = restored["step"] if restored else 0
         self.job, self.epoch = order.job, order.epoch
@@ -157,7 +173,8 @@ class Agent:
         for rank in self.ranks:
             self.ranks[rank] += 1
             body = {"rank": rank, "step": self.ranks[rank], "restored_step": restored["step"] if restored else None}
-            self.report("first_step", body)
+            self.read = self.period
+            self.report("first_step", {**body, "plan_version": self.read[0]})
 
     def _probe_serve(self, order: envelopes.Order) -> Reply:
         return {"status": "done", "result": {"port": 24000}}
@@ -209,6 +226,7 @@ class Agent:
     def power_on(self) -> None:
         """The node comes back, with a new agent and without containers."""
         self.alive, self.job, self.epoch = True, "", 0
+        self.period = self.read = (0, ())
         self.join()
 
 
@@ -221,6 +239,7 @@ class World:
 
     def __init__(self, set_time: Callable[[datetime], None]) -> None:
         self.agents: dict[str, Agent] = {}
+        self.step_s = 0.1
         self._set_time = set_time
 
     def pass_time(self, seconds: float) -> None:

@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,22 @@ def test_the_commit_record_names_exactly_what_the_protocol_says(folder: Path):
     assert (record["epoch"], record["step"], record["rank"], record["generation"]) == (1, 1, 1, 1)
     assert record["digest"].startswith("xxh3:")
     assert len(record["digest"]) == len("xxh3:") + 32
+
+
+def test_the_stall_counts_from_gathering_the_state_on_and_holds_what_follows_the_record(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    run, model = attach(folder)
+    run.register("slow", get=lambda: time.sleep(0.05), set=lambda value: None)
+    monkeypatch.setattr(run._tier._pool, "retire", lambda: time.sleep(0.5))
+    before = time.time()
+    train(run, model, 2)
+    seal_all(folder / "mem")
+    first, second = (json.loads((folder / f"mem/e1-s{step}-r0.json").read_text()) for step in (1, 2))
+    assert 0.05 <= first["stall_s"] < 0.5
+    assert second["stall_s"] >= 0.55  # with the clearing away after the first, which its own record could not know
+    assert before <= first["taken_at"] < before + 0.5
+    assert run._clock.step_s < 0.5
 
 
 def test_snapshots_are_taken_when_due_and_the_newest_two_are_kept(folder: Path):

@@ -2,11 +2,13 @@
 
 import fcntl
 import json
+import math
 import os
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -273,6 +275,49 @@ def test_an_optimizer_says_itself_when_its_state_changes_and_other_states_are_co
     found = read(folder.memory / "e1-s1-r0.json")
     assert found["optimizer"]["w"][0] == 1.0
     assert found["data"]["order"][0] == 0.0
+
+
+def stalls(folder: JobFolder) -> list[float]:
+    seal_all(folder.memory)
+    records = [json.loads(path.read_bytes()) for path in sorted(folder.memory.glob("e1-*.json"))]
+    return [record["stall_s"] for record in records]
+
+
+def test_waiting_for_a_save_beside_training_is_part_of_its_stall_and_of_no_step(
+    folder: JobFolder, gate: threading.Event
+) -> None:
+    run, optimizer = attach(folder), Optimizer()
+    run.register("optimizer", optimizer)
+    run.restore()
+    optimizer.step()
+    run.step(1)
+    run._clock.step_s = math.nan  # the next step alone
+    time.sleep(0.3)  # training goes on meanwhile: no stall
+    threading.Timer(0.5, gate.set).start()
+    optimizer.step()
+    folder.period.write_text('{"version": 2, "plan": [{"from_step": 0, "every_steps": 1000}]}')
+    run.step(2)
+    (stall_s,) = stalls(folder)
+    assert 0.5 <= stall_s < 0.75
+    assert 0.3 <= run._clock.step_s < 0.75, "the step itself, without the 0.5 s"
+    run.close()
+
+
+def test_what_training_waits_for_after_the_stall_was_told_is_told_with_the_next_save(
+    folder: JobFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tier, state = make_tier(folder), {"w": np.ones(LARGE)}
+    monkeypatch.setattr(tier._pool, "retire", lambda: time.sleep(0.5))
+    tier.save(1, state, lazy=True)
+    tier.settle()
+    monkeypatch.undo()
+    tier.save(2, state, lazy=True)
+    tier.settle()
+    tier.save(3, state)
+    tier.settle()
+    second, third = stalls(folder)
+    assert second >= 0.45
+    assert third < 0.4, "each wait is told once"
 
 
 def test_without_a_word_about_updates_training_waits_for_the_copy(folder: JobFolder) -> None:

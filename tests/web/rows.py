@@ -279,7 +279,12 @@ def full_cluster() -> dict[str, Any]:
         inputs={},
         outputs={},
         every_steps=20,
+        period_s=6.4,
+        step_s=0.32,
+        target=0.9,
+        planned_ettr=0.93,
         from_step=600,
+        newest_step=590,
         applied_by="ops",
         applied_at=timezone.now() - timedelta(minutes=31),
     )

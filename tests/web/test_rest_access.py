@@ -97,13 +97,13 @@ def test_the_documentation_asks_for_a_sign_in() -> None:
 def test_the_documentation_loads_nothing_from_other_hosts(root: User) -> None:
     client = Client()
     client.force_login(root)
-    page = client.get("/api/docs/").content.decode()
+    page = client.get("/api/v1/docs/").content.decode()
     addresses = re.findall(r"""(?:src|href)=["']([^"']+)""", page)
     assert addresses
     for address in addresses:
-        assert address.startswith(("/static/drf_spectacular_sidecar/", "/api/docs/?script"))
+        assert address.startswith(("/static/drf_spectacular_sidecar/", "/api/v1/docs/?script"))
         assert client.get(address).status_code == 200
-    assert "//" not in client.get("/api/docs/?script").content.decode().replace("// ", "")
+    assert "//" not in client.get("/api/v1/docs/?script").content.decode().replace("// ", "")
     assert "<script>" not in page
 
 
@@ -111,7 +111,8 @@ def test_the_schema_is_complete_and_valid(root: User, capsys: pytest.CaptureFixt
     call_command("spectacular", "--validate", "--fail-on-warn")
     text = capsys.readouterr().out
     for resource in ("nodes", "jobs", "snapshots", "incidents", "failovers"):
-        assert f"/api/{resource}/:" in text
+        assert f"/api/v1/{resource}/:" in text
+        assert f"/api/{resource}/:" not in text
 
 
 def test_a_body_that_is_nested_without_end_is_malformed(client: Client) -> None:

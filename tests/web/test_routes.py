@@ -21,8 +21,10 @@ PAGES = {
     "failover": {"pk": 0},
     "snapshots": {},
     "planner": {},
+    "planner-simulation": {},
     "reports": {},
 }
+FILES = {"planner-csv": {"figure": "rate"}}
 CONFIRM = {"job-drill": {"name": "gpt-small"}, "job-stop": {"name": "gpt-small"}}
 # who may post: the least role
 POSTS: dict[str, tuple[dict[str, Any], str]] = {
@@ -34,6 +36,7 @@ POSTS: dict[str, tuple[dict[str, Any], str]] = {
     "node-validate": ({"name": "s1"}, "operator"),
     "hold-release": ({"pk": 0}, "operator"),
     "planner-apply": ({}, "operator"),
+    "planner-automatic": ({}, "operator"),
     "failover-approve": ({"pk": 0}, "approver"),
     "failover-reject": ({"pk": 0}, "approver"),
     "failover-cancel": ({"pk": 0}, "approver"),
@@ -67,12 +70,12 @@ def counts() -> dict[str, Any]:
 
 def test_the_table_of_routes_below_is_complete() -> None:
     named = {item.name for item in get_resolver().url_patterns if isinstance(item, URLPattern)}
-    assert named == {*PAGES, *CONFIRM, *POSTS, *OPEN_TO_ALL, *ELSEWHERE}
+    assert named == {*PAGES, *FILES, *CONFIRM, *POSTS, *OPEN_TO_ALL, *ELSEWHERE}
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", {**PAGES, **FILES})
 def test_pages_are_read_by_every_role_and_by_nobody_else(name: str, client_of: Any, cluster: dict[str, Any]) -> None:
-    url = address(name, PAGES[name], cluster)
+    url = address(name, {**PAGES, **FILES}[name], cluster)
     answer = client_of("").get(url)
     assert answer.status_code == 302
     assert answer.url.startswith("/sign-in/?next=")

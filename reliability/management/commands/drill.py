@@ -8,9 +8,10 @@ from django.core.management import BaseCommand, CommandError, CommandParser
 from django.urls import reverse
 
 from reliability.domain.failover import State
-from reliability.domain.goodput import lost_steps, stage_times
+from reliability.domain.goodput import lost_steps
 from reliability.management.console import caller, job_named, node_named, page_address, plain_errors, table
 from reliability.models import Drill, Failover, Job, Node, Slot
+from reliability.selectors.stages import by_state
 from reliability.services import drills
 
 LOOK_EVERY_S = 0.2
@@ -18,9 +19,8 @@ LOOK_EVERY_S = 0.2
 
 def stages(failover: Failover) -> Sequence[tuple[str, float]]:
     """Return the stages of a recovery, from the first finding on."""
-    events = [(event.at.timestamp(), event.target) for event in failover.events.all()]
-    judged = (failover.created_at - failover.fault_at).total_seconds()
-    return [("judged", judged), *stage_times(events)]
+    (_, judged_s), *others = by_state(failover, list(failover.events.all()))
+    return [("judged", judged_s), *others]
 
 
 class Command(BaseCommand):

@@ -1,7 +1,7 @@
 """What is left of a job when it is over? The one way in which a job ends, whoever or whatever ends it."""
 
 from reliability.domain.snapshots import Tier
-from reliability.models import Job
+from reliability.models import Epoch, Job
 from reliability.selectors import core
 from reliability.services import clock, dispatch, launch, nodes, orders, snapshots
 
@@ -14,6 +14,7 @@ def end(job: Job, state: str, reason: str) -> None:
     job.refresh_from_db()
     now = clock.now()
     if job.epoch > 0:
+        Epoch.objects.filter(job=job, number=job.epoch, stopped_at=None).update(stopped_at=now)
         job.epoch += 1
     job.state, job.state_reason, job.ended_at = state, reason, now
     job.save(update_fields=["epoch", "state", "state_reason", "ended_at"])

@@ -30,9 +30,12 @@ def _begin(failover: Failover, source: State, now: datetime, detail: Mapping[str
     # Ranks may have gone on, or told of their last step, since the request was made.
     failover.fault_step = max(filter(None, (failover.fault_step, core.newest_step_reached(job))), default=0)
     failover.save(update_fields=["from_epoch", "to_epoch", "fault_step"])
+    stood_still = Epoch.objects.filter(job=job, number=failover.from_epoch, stopped_at=None)
+    stood_still.update(stopped_at=failover.fault_at)
     _set_epoch(failover, failover.to_epoch)
     _set_job(failover, Job.State.RECOVERING, failover.incident.summary)
-    orders.withdraw(now, job_id=failover.job_id, epoch__lt=failover.to_epoch, kind__in=("start", "restore"))
+    of_the_old_attempt = {"job_id": failover.job_id, "epoch__lt": failover.to_epoch}
+    orders.withdraw(now, kind__in=("start", "restore", "set_period"), **of_the_old_attempt)
 
 
 def _set_epoch(failover: Failover, epoch: int) -> None:
@@ -75,6 +78,7 @@ def _choose_anew(failover: Failover, source: State, now: datetime, detail: Mappi
 
 
 def _complete(failover: Failover, source: State, now: datetime, detail: Mapping[str, Any]) -> None:
+    Epoch.objects.filter(job_id=failover.job_id, number=failover.to_epoch).update(running_at=now)
     _set_job(failover, Job.State.RUNNING, "")
     _close_incident(failover, now, f"The job goes on since step {failover.restore_step or 0}.")
     _set_replaced_aside(failover)
@@ -94,7 +98,7 @@ def set_aside(failover: Failover, node: Node, why: str) -> Hold:
     held = nodes.hold(
         node,
         owner=nodes.AUTOMATION,
-        reason=f"Replaced in job {failover.job.name} (failover {failover.pk}): {why}",
+        reason=f"{core.replaced_in(failover.job)}(failover {failover.pk}): {why}",
     )
     launch.release(node, job=failover.job, epoch=failover.to_epoch)
     if failover.incident.fault_class == FaultClass.HARDWARE:

@@ -1,0 +1,150 @@
+"""The whole answer of the planner: how often to save, what that gives, and what to improve first.
+
+Pure: a request goes in, an answer comes out, the same for page, command and REST. `as_json` is its one JSON form.
+"""
+
+import math
+from dataclasses import replace
+
+from reliability.domain.planner import comparisons, exact, first_order, levers, spares
+from reliability.domain.planner.answer_json import as_json
+from reliability.domain.planner.answered import Answer, Credible, Levers, Present, Standbys
+from reliability.domain.planner.comparisons import Comparison
+from reliability.domain.planner.inputs import Inputs
+from reliability.domain.planner.levers import Gain, Pair
+from reliability.domain.planner.request import Request
+from reliability.domain.planner.results import ModelPlan
+from reliability.domain.planner.steps import step_plan
+from reliability.errors import InvalidInput
+
+__all__ = [
+    "Answer",
+    "Comparison",
+    "Credible",
+    "Gain",
+    "Levers",
+    "Pair",
+    "Present",
+    "Request",
+    "Standbys",
+    "answer",
+    "as_json",
+]
+
+LEVEL = 0.9
+RARE = 0.01
+MOST_STANDBYS = 10_000
+
+
+def answer(request: Request) -> Answer:
+    """Return the answer. Raises InvalidInput where the values cannot be planned with."""
+    inputs = request.inputs
+    waits = request.standbys is not None and request.repair_s is not None
+    plan = exact.plan(inputs, downtime_at=request.downtime_at if waits else None)
+    low_s = plan.interval_s[0] if plan.interval_s else None
+    recommended_s = low_s if plan.period_s is None else plan.period_s
+    estimate = first_order.plan(inputs)
+    return Answer(
+        request=request,
+        inputs=inputs,
+        exact=plan,
+        first_order=estimate,
+        recommended_s=recommended_s,
+        recommended_ettr=plan.ettr_max if recommended_s is None else exact.ettr_at(inputs, recommended_s),
+        shares=plan.shares if recommended_s is None else exact.shares_at(inputs, recommended_s),
+        steps=None if request.step_s is None else step_plan(inputs, plan, request.step_s),
+        first_order_steps=None if request.step_s is None else step_plan(inputs, estimate, request.step_s),
+        present=_present(request, inputs, plan, recommended_s),
+        spares=_spares(request, inputs),
+        credible=_credible(request, plan),
+        levers=_levers(request, inputs, plan),
+        gains=_gains(request, inputs),
+        comparisons=comparisons.rows(inputs),
+    )
+
+
+def _present(request: Request, inputs: Inputs, plan: ModelPlan, recommended_s: float | None) -> Present | None:
+    if request.period_s is None:
+        return None
+    ettr = exact.ettr_at(inputs, request.period_s)
+    best = plan.ettr_max if recommended_s is None else exact.ettr_at(inputs, recommended_s)
+    low_s, high_s = plan.interval_s or (math.inf, None)
+    within = low_s * (1 - 1e-12) <= request.period_s <= (math.inf if high_s is None else high_s) * (1 + 1e-12)
+    return Present(period_s=request.period_s, ettr=ettr, ettr_gain=best - ettr, keeps_target=within)
+
+
+def _spares(request: Request, inputs: Inputs) -> Standbys | None:
+    found = request.spares_at(inputs.faults_per_s)
+    if found is None:
+        return None
+    enough = spares.standbys_for(found.load, RARE) if found.load < MOST_STANDBYS else None
+    return Standbys(
+        standbys=found.standbys,
+        load=found.load,
+        p_no_standby=found.p_no_standby,
+        share_short=found.share_short,
+        mean_wait_s=found.mean_wait_s,
+        mean_downtime_s=inputs.downtime_s,
+        for_one_percent=enough,
+    )
+
+
+def _credible(request: Request, plan: ModelPlan) -> Credible | None:
+    """Map the ends of the rate's interval to periods and rates: both fall with it."""
+    known = request.posterior
+    if known is None:
+        return None
+    low, high = known.interval(LEVEL)
+    low = max(low, 1e-99)
+    seldom, often = _best_at(request, low), _best_at(request, high)
+    if plan.limits.mtbf_s is not None:
+        p_target = known.probability_below(1.0 / plan.limits.mtbf_s)
+    else:
+        p_target = 1.0 if levers.reachable(request.inputs_at(0.0)) else 0.0
+    return Credible(
+        level=LEVEL,
+        mtbf_s=(1.0 / high, 1.0 / low),
+        period_s=(often[0], seldom[0]),
+        ettr_max=(often[1], seldom[1]),
+        p_target=p_target,
+    )
+
+
+def _best_at(request: Request, faults_per_s: float) -> tuple[float, float]:
+    """Return the best period and what it gives; nothing where planned stops and their recoveries take all time."""
+    try:
+        period_s, ettr = exact.best(request.inputs_at(faults_per_s))
+    except InvalidInput:
+        period_s, ettr = exact.best(replace(request, planned_stops_per_s=0.0).inputs_at(faults_per_s))[0], 0.0
+    return period_s or 0.0, ettr
+
+
+def _levers(request: Request, inputs: Inputs, plan: ModelPlan) -> Levers:
+    nodes = None if request.nodes is None else levers.most_nodes(inputs, request.nodes, plan.limits.mtbf_s)
+    return Levers(
+        save_stall_s=plan.limits.save_stall_s,
+        recovery_s=plan.limits.recovery_s,
+        mtbf_s=plan.limits.mtbf_s,
+        nodes=nodes,
+        standbys=None if request.repair_s is None else _standbys(request, inputs.faults_per_s),
+        cheapest=levers.cheapest_pair(inputs),
+    )
+
+
+def _gains(request: Request, inputs: Inputs) -> tuple[Gain, ...]:
+    """Return what to improve first, the number of faults last.
+
+    Halving the faults always gains the most and is the one that nobody can simply build; with half of them, standbys
+    are missing less often and tiers keep up better.
+    """
+    gains = levers.halved(inputs)
+    if inputs.mtbf_s is None:
+        return gains
+    calmer = exact.best(request.inputs_at(inputs.faults_per_s / 2))[1] - exact.best(inputs)[1]
+    told = [Gain(gain.name, calmer) if gain.name == "fault_rate" else gain for gain in gains]
+    return tuple(sorted(told, key=lambda gain: (gain.name == "fault_rate", -gain.ettr_gain)))
+
+
+def _standbys(request: Request, faults_per_s: float) -> int | None:
+    """Return the least number of standbys with which the target is reachable."""
+    return levers.least_standbys(lambda standbys: request.inputs_at(faults_per_s, standbys=standbys))

@@ -1,0 +1,213 @@
+"""What if the time between faults is not exponential?
+
+The clock of the whole job starts anew with each recovery. With S the chance that a job lives longer than t, mu the
+mean time to a fault, w the work and O the stall of one period, R recovery, d drain, D downtime (all in seconds):
+    rate = w * sum over k >= 1 of S( R + d + k (w + O) ) / (mu + D)
+Exact for any such law. Of many nodes that are renewed one by one the exponential model stays the better description.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from reliability.domain.planner.inputs import MOST_S, check
+from reliability.domain.planner.special import gamma_q
+from reliability.errors import InvalidInput
+
+_LEAST_S = 1e-100
+_TERMS = 128
+_GRID = 0.5
+"""Step of the first search in ln work; one law may have two maxima, which lie further apart."""
+_SHORTEST = 1e-4
+"""Where the first search begins, as a share of the first-order best; far below it only where faults leave nothing."""
+_WORK_TOLERANCE = 1e-7
+
+
+class Law(Protocol):
+    """How long a job lives: what this module needs to know of it."""
+
+    @property
+    def mean_s(self) -> float:
+        """Mean time to a fault in seconds."""
+
+    def beyond(self, start_s: float) -> float:
+        """Return the integral of the survival from start_s on, in seconds."""
+
+    def summed(self, start_s: float, step_s: float) -> float:
+        """Return the sum of the survival at start_s + step_s, start_s + 2 step_s, ..., step_s above 0."""
+
+
+class Costs(Protocol):
+    """The times of one save and one fault in seconds; the planner's Inputs are such, their mtbf_s is not read here."""
+
+    @property
+    def save_stall_s(self) -> float: ...
+    @property
+    def recovery_s(self) -> float: ...
+    @property
+    def downtime_s(self) -> float: ...
+    @property
+    def drain_s(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Weibull:
+    """Survival exp( -(t / scale)^shape ), scale = mean / Gamma(1 + 1 / shape).
+
+    A shape below 1: the longer the job has run, the longer it will. Shapes from 0.1 to 20, else InvalidInput.
+    """
+
+    shape: float
+    mean_s: float
+
+    def __post_init__(self) -> None:
+        check("shape", self.shape, 0.1, 20.0, "Real logs give 0.6 to 0.9, 1 is exponential.")
+        check("mean_s", self.mean_s, _LEAST_S, MOST_S, "Give the mean time between faults in seconds, above 0.")
+
+    @property
+    def scale_s(self) -> float:
+        """The time that a share of 1/e survives."""
+        return self.mean_s / math.gamma(1 + 1 / self.shape)
+
+    def survival(self, t_s: float) -> float:
+        """Return the chance to live longer than t_s seconds."""
+        return math.exp(-self._hazard(t_s))
+
+    def beyond(self, start_s: float) -> float:
+        """Return the integral of the survival from start_s on: mean * Q(1 / shape, (start / scale)^shape)."""
+        return self.mean_s * gamma_q(1 / self.shape, self._hazard(start_s))
+
+    def summed(self, start_s: float, step_s: float) -> float:
+        """Return the sum of the survival at start + k step, k >= 1, to about 1e-12 of it.
+
+        Term by term; where the terms fall too slowly to end, the rest by the formula of Euler and Maclaurin, whose
+        integral is known.
+        """
+        if self.survival(start_s + step_s) == 0:
+            return 0.0
+        scale_s, shape, total = self.scale_s, self.shape, 0.0
+        for k in range(1, _TERMS + 1):
+            term = math.exp(-(((start_s + k * step_s) / scale_s) ** shape))
+            total += term
+            if term <= 1e-18 * total:
+                return total
+        return total + self._rest(start_s + _TERMS * step_s, step_s)
+
+    def _rest(self, last_s: float, step_s: float) -> float:
+        """Sum of the survival at last + k step, k >= 1: integral / step - S/2 - step S'/12 + step^3 S'''/720 - ..."""
+        survival, hazard = self.survival(last_s), self._hazard(last_s)
+        ratio = step_s / last_s
+        first = hazard * self.shape * ratio
+        second = first * (self.shape - 1) * ratio
+        third = second * (self.shape - 2) * ratio
+        slope, bend = -first, -(first**3) + 3 * first * second - third
+        return self.beyond(last_s) / step_s + survival * (-0.5 - slope / 12 + bend / 720)
+
+    def _hazard(self, t_s: float) -> float:
+        """Return (t / scale)^shape, at most so large that nothing survives it."""
+        ratio = t_s / self.scale_s
+        return math.exp(min(800.0, self.shape * math.log(ratio))) if ratio > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class HyperExponential:
+    """A mix of exponential laws, given as (share, mean in seconds): some lives are short, some are long.
+
+    The shares add to 1, else InvalidInput.
+    """
+
+    branches: tuple[tuple[float, float], ...]
+
+    def __post_init__(self) -> None:
+        for share, mean_s in self.branches:
+            check("share", share, 0.0, 1.0, "Give a share between 0 and 1.")
+            check("mean_s", mean_s, _LEAST_S, MOST_S, "Give the mean time between faults in seconds, above 0.")
+        total = math.fsum(share for share, _ in self.branches)
+        if abs(total - 1.0) > 1e-9:
+            raise InvalidInput("share", f"the shares add to {total:g}", hint="Give shares that add to 1.")
+
+    @property
+    def mean_s(self) -> float:
+        """The sum of share * mean."""
+        return math.fsum(share * mean_s for share, mean_s in self.branches)
+
+    def survival(self, t_s: float) -> float:
+        """Return the chance to live longer than t_s seconds."""
+        return math.fsum(share * math.exp(-t_s / mean_s) for share, mean_s in self.branches)
+
+    def beyond(self, start_s: float) -> float:
+        """Return the integral of the survival from start_s on."""
+        return math.fsum(share * mean_s * math.exp(-start_s / mean_s) for share, mean_s in self.branches)
+
+    def summed(self, start_s: float, step_s: float) -> float:
+        """Return the sum of share e^(-start / mean) / (e^(step / mean) - 1)."""
+        return math.fsum(
+            share * math.exp(-(start_s + step_s) / mean_s) / -math.expm1(-step_s / mean_s)
+            for share, mean_s in self.branches
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RenewalOptimum:
+    """The best work between saves and start-to-start period in seconds, and the effective training rate there."""
+
+    work_s: float
+    period_s: float
+    ettr: float
+
+
+def ettr(law: Law, work_s: float, costs: Costs) -> float:
+    """Return the effective training rate of saving after each work_s seconds of work; no unit, 0 to 1.
+
+    For a stall of 0 and no work between saves its limit, the integral of S from R + d on / (mu + D). Cluster
+    availability and planned stops are not part of it. Raises InvalidInput for work that is negative or not finite.
+    Source: renewal-reward; for Weibull lives see Bougeret et al. 2011, "Checkpointing strategies for parallel jobs".
+    """
+    check("work_s", work_s, 0.0, MOST_S, "Give seconds of work, 0 or more.")
+    start_s, cycle_s = costs.recovery_s + costs.drain_s, law.mean_s + costs.downtime_s
+    period_s = work_s + costs.save_stall_s
+    if period_s == 0:
+        return law.beyond(start_s) / cycle_s
+    return min(1.0, work_s * law.summed(start_s, period_s) / cycle_s)
+
+
+def optimum(law: Law, costs: Costs) -> RenewalOptimum:
+    """Return the best work between saves, at least drain - stall so that drains do not overlap.
+
+    A search over ln work in coarse steps, then by golden section around the best; work to about 1e-7 relative where
+    the curve is sharp enough to tell. Source: Kiefer 1953 for the golden section.
+    """
+    least_s = max(0.0, costs.drain_s - costs.save_stall_s)
+    if costs.save_stall_s == 0:
+        return RenewalOptimum(least_s, least_s, ettr(law, least_s, costs))
+
+    def value(log_work: float) -> float:
+        return ettr(law, math.exp(log_work), costs)
+
+    typical_s = min(math.sqrt(2 * costs.save_stall_s * law.mean_s), law.mean_s)
+    low = math.log(max(least_s, typical_s * _SHORTEST))
+    high = max(low, math.log(law.mean_s)) + 3.0
+    count = min(200, math.ceil((high - low) / _GRID))
+    grid = [low + (high - low) * index / count for index in range(count + 1)]
+    best = max(range(count + 1), key=lambda index: value(grid[index]))
+    log_work = _golden(value, grid[max(0, best - 1)], grid[min(count, best + 1)])
+    work_s = least_s if least_s and value(math.log(least_s)) >= value(log_work) else math.exp(log_work)
+    return RenewalOptimum(work_s, work_s + costs.save_stall_s, ettr(law, work_s, costs))
+
+
+def _golden(value: Callable[[float], float], low: float, high: float) -> float:
+    """Return where value is largest between low and high, to _WORK_TOLERANCE."""
+    shrink = (math.sqrt(5) - 1) / 2
+    left, right = high - shrink * (high - low), low + shrink * (high - low)
+    at_left, at_right = value(left), value(right)
+    while high - low > _WORK_TOLERANCE:
+        if at_left >= at_right:
+            high, right, at_right = right, left, at_left
+            left = high - shrink * (high - low)
+            at_left = value(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + shrink * (high - low)
+            at_right = value(right)
+    return (low + high) / 2

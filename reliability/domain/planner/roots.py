@@ -1,0 +1,124 @@
+"""The two equations behind the exact model: y - 1 + e^-y = e, and a bracketed root for everything else.
+
+Both are solved without the Lambert W function and keep full precision where its arguments almost cancel: with
+`excess(y) = y - 1 + e^-y`, about y^2 / 2 for small y, `falling` and `rising` are its two inverses.
+"""
+
+import math
+from collections.abc import Callable
+
+_SMALL = 0.01
+_ENOUGH = 4e-16
+_ROUNDS = 200
+
+
+def excess(y: float) -> float:
+    """Return y - 1 + e^-y, with full relative precision around 0; at least 0, y >= -700."""
+    if abs(y) < _SMALL:
+        return y * y * (1 / 2 - y * (1 / 6 - y * (1 / 24 - y * (1 / 120 - y * (1 / 720 - y / 5040)))))
+    return y + math.expm1(-y)
+
+
+def falling(e: float) -> float:
+    """Return the y >= 0 with excess(y) = e, for e >= 0.
+
+    With m = e^-y this is the solution below 1 of m - 1 - ln m = e, so m = -W0(-e^(-1 - e)). Newton's method from a
+    series in sqrt(2 e), or from e + 1 where e is large.
+    """
+    if e <= 0.0:
+        return 0.0
+    s = math.sqrt(2 * e)
+    y = s + s * s / 6 + s**3 / 36 if e < 1 else e + 1 - math.exp(-1 - e)
+    for _ in range(8):
+        change = (excess(y) - e) / -math.expm1(-y)
+        y -= change
+        if abs(change) <= 1e-9 * y:
+            break
+    return y
+
+
+def rising(e: float) -> float:
+    """Return the t >= 0 with e^t - 1 - t = e, which is excess(-t) = e, for e >= 0.
+
+    With z = e^t this is the solution above 1 of z - 1 - ln z = e, so z = -W-1(-e^(-1 - e)). Newton's method from a
+    series in sqrt(2 e), or from ln(1 + e + ln(1 + e)) where e is large.
+    """
+    if e <= 0.0:
+        return 0.0
+    s = math.sqrt(2 * e)
+    t = s - s * s / 6 + s**3 / 36 if e < 1 else math.log(1 + e + math.log1p(e))
+    for _ in range(8):
+        change = (excess(-t) - e) / math.expm1(t)
+        t -= change
+        if abs(change) <= 1e-9 * t:
+            break
+    return t
+
+
+def log_growth(x: float) -> float:
+    """Return ln((e^x - 1) / x) for x >= 0, about x / 2 for small x; no overflow."""
+    if x < 1:
+        return math.log1p(excess(-x) / x) if x > 0 else 0.0
+    return x + math.log(-math.expm1(-x)) - math.log(x)
+
+
+def log_growth_slope(x: float) -> float:
+    """Return the derivative of `log_growth`, 1/(1 - e^-x) - 1/x for x >= 0; from 1/2 to 1."""
+    return excess(x) / (x * -math.expm1(-x)) if x > 1e-150 else 0.5
+
+
+def climbed(rises: Callable[[float], tuple[float, float]], low: float, high: float, start: float) -> float:
+    """Return where a rising function is 0 between two points; it gives its value and its slope.
+
+    Newton's method, halving instead where that would leave the bracket.
+    """
+    x = start
+    for _ in range(_ROUNDS):
+        value, slope = rises(x)
+        low, high = (x, high) if value <= 0 else (low, x)
+        before, x = x, x - value / slope
+        if not low <= x <= high:
+            x = (low + high) / 2
+        if abs(x - before) <= _ENOUGH * x:
+            break
+    return x
+
+
+def crossing(falls: Callable[[float], float], guess: float) -> float | None:
+    """Return the x > 0 at which a falling function goes through 0; None when it does not between 1e-120 and 1e120.
+
+    Brackets it by factors of 16 from the guess, then takes false positions (Illinois) and every fourth time
+    the middle in ln x; exact to a few units in the last place.
+    """
+    bracket = _bracket(falls, guess)
+    if bracket is None:
+        return None
+    (low, above), (high, below) = bracket
+    for turn in range(_ROUNDS):
+        if high - low <= _ENOUGH * high or above == 0.0:
+            break
+        x = low + (high - low) * above / (above - below)
+        if turn % 4 == 3:
+            x = math.sqrt(low) * math.sqrt(high)
+        if not low < x < high:
+            x = (low + high) / 2
+        value = falls(x)
+        if value >= 0:
+            low, above, below = x, value, below / 2
+        else:
+            high, below, above = x, value, above / 2
+    return low
+
+
+def _bracket(falls: Callable[[float], float], guess: float) -> tuple[tuple[float, float], tuple[float, float]] | None:
+    """Return two points with their values, the first at least 0 and the second below."""
+    x = min(max(guess, 1e-100), 1e100)
+    value = falls(x)
+    factor = 16.0 if value >= 0 else 1 / 16.0
+    while 1e-120 < x < 1e120:
+        other = x * factor
+        there = falls(other)
+        if (there >= 0) is not (value >= 0):
+            return ((x, value), (other, there)) if value >= 0 else ((other, there), (x, value))
+        x, value = other, there
+    return None

@@ -1,0 +1,106 @@
+"""What is asked of the planner when some values are given and the rest is known of a job, and where is each from?"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from reliability.domain.planner.reading import FIELDS, RATE_NAMES, canonical, filled, read
+from reliability.domain.planner.request import Request
+from reliability.errors import InvalidInput
+from reliability.models import Job
+from reliability.selectors import plan_inputs
+from reliability.selectors.plan_inputs import Known
+
+FRESH_S = 2.0
+"""A form asks at every key; what was measured over hours is not measured anew each time."""
+MOST_KEPT = 100
+ENTERED = {"kind": "entered", "told": "entered"}
+NOT_GIVEN = {"kind": "default", "told": "default: not given"}
+DEFAULTED = (
+    "downtime", "drain", "drain_ssd", "node_share", "memory_share", "cluster_availability", "planned_stops_per_week",
+)  # fmt: skip
+
+
+_recent: dict[tuple[object, ...], tuple[datetime, Mapping[str, Known]]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request, or all that is wrong with the values; and the source of each value, name -> {kind, told, ...}."""
+
+    request: Request | None
+    errors: list[InvalidInput]
+    sources: dict[str, dict[str, Any]]
+
+
+def asked(given: Mapping[str, object], job: Job | None, *, now: datetime, prefix: str = "") -> Asked:
+    """Return what is asked: the values that are given, and for the others what is known of the job, if there is one.
+
+    The names of `given` are those of `reading.read`. Without a job nothing is read from the database.
+    """
+    known = {} if job is None else _known(job, now)
+    values = filled(given, _values(job, known, given))
+    request, errors = read(values, prefix=prefix)
+    return Asked(request, errors, _sources(given, values, known))
+
+
+def _known(job: Job, now: datetime) -> Mapping[str, Known]:
+    """Return what is known of the job, at most FRESH_S old, and of this attempt at this period."""
+    key = (job.pk, job.created_at, job.state, job.epoch, job.every_steps)
+    found = _recent.get(key)
+    if found is not None and 0 <= (now - found[0]).total_seconds() < FRESH_S:
+        return found[1]
+    fresh = plan_inputs.known(job, now=now)
+    if len(_recent) >= MOST_KEPT:
+        _recent.clear()
+    _recent[key] = (now, fresh)
+    return fresh
+
+
+def _values(job: Job | None, known: Mapping[str, Known], given: Mapping[str, object]) -> dict[str, object]:
+    """Return the known values under the names of `read`, for what was not given."""
+    found: dict[str, object] = {name: each.value for name, each in known.items() if each.value is not None}
+    counted = known.get("mtbf")
+    if counted is not None and counted.faults is not None:
+        del found["mtbf"]
+        found |= {"faults": counted.faults, "exposure": counted.exposure_s, "prior": counted.prior or None}
+    if any(canonical(name) == "node_share" for name in given):
+        found.pop("memory_share", None)  # shares of the same faults: one that was given is not mixed with a known one
+    if job is not None:
+        found["period"] = plan_inputs.present_period_s(job, _overridden(known, given))
+    return found
+
+
+def _overridden(known: Mapping[str, Known], given: Mapping[str, object]) -> dict[str, Known]:
+    """Return what is known with the step time and the stall that were given, so that the present period fits them."""
+    better = dict(known)
+    for name, value in given.items():
+        if canonical(name) in {"step_time", "save_stall"} and value is not None:
+            try:
+                seconds = FIELDS[canonical(name)](value, name)
+            except InvalidInput:
+                continue  # told by `read`
+            if isinstance(seconds, float):
+                better[canonical(name)] = replace(known[canonical(name)], value=seconds)
+    return better
+
+
+def _sources(
+    given: Mapping[str, object], values: Mapping[str, object], known: Mapping[str, Known]
+) -> dict[str, dict[str, Any]]:
+    """Return the source of every value that counts; what tells the rate of faults stands under `mtbf` too."""
+    entered = {canonical(name) for name in given if name in values and values[name] not in (None, "")}
+    found: dict[str, dict[str, Any]] = {}
+    for name in FIELDS:
+        if name in entered or (name == "mtbf" and entered & set(RATE_NAMES)):
+            found[name] = ENTERED
+        elif name in known and (name in values or (name == "mtbf" and "faults" in values)):
+            found[name] = _told(known[name])
+        elif name in DEFAULTED:
+            found[name] = NOT_GIVEN
+    return found
+
+
+def _told(known: Known) -> dict[str, Any]:
+    return {"kind": known.kind, "told": known.told, "samples": known.samples, "low": known.low, "high": known.high}

@@ -1,0 +1,146 @@
+"""How often should a job save? The planner's page, its figures as CSV, the check by simulation, and applying a plan."""
+
+import csv
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from django.contrib.auth.decorators import permission_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_POST, require_safe
+
+from reliability.errors import InvalidInput, ReliabilityError
+from reliability.forms import ShownPeriodForm
+from reliability.models import Job
+from reliability.plan_forms import AutomaticForm
+from reliability.services import plans
+from reliability.views.page import (
+    FRAGMENT_HEADER,
+    SignedInRequest,
+    reads,
+    render_page,
+    tell,
+    tell_error,
+    wants_fragment,
+)
+from reliability.views.planner import asked, checked, figures, kept, page
+from reliability.views.planner.asked import Asked
+
+KEPT = "kept"
+PLANNED = "planned"
+"""What the browser asks for in the header of a fragment when a value has changed."""
+applies = permission_required("reliability.apply_plan", raise_exception=True)
+
+
+def _shown(request: HttpRequest, found: Asked, *, status: int = 200, **more: Any) -> HttpResponse:
+    """Return the page with the answer; where from its live parts come is an address of their own."""
+    live = urlencode({"job": found.job.name if found.job else "", "part": KEPT})
+    return render_page(
+        request,
+        "planner.html",
+        page.context(request, found) | more,
+        topics=[f"job:{found.job.pk}"] if found.job else [],
+        status=status,
+        refresh=f"{reverse('planner')}?{live}" if request.method == "GET" else "",
+    )
+
+
+@reads("job", "plan")
+@require_safe
+def plan(request: HttpRequest) -> HttpResponse:
+    """Show the answer for the values in the address; a form of any browser fills them in."""
+    if wants_fragment(request) and request.GET.get("part") == KEPT:
+        job = Job.objects.filter(name=request.GET.get("job", "").replace("\x00", "")).first()
+        return render_page(request, "planner.html", kept.context(job) | {"only_kept": True, "job": job})
+    found = asked.read(request)
+    if request.headers.get(FRAGMENT_HEADER) == PLANNED:
+        response = render(request, "planner/planned.html", page.planned(request, found))
+        response.headers["Cache-Control"] = "no-store"
+        return response
+    return _shown(request, found)
+
+
+@reads("job", "plan")
+@require_safe
+def figure_csv(request: HttpRequest, figure: str) -> HttpResponse:
+    """Return the values of a figure for the same query, all of them, in seconds and shares."""
+    found = asked.read(request)
+    known = figures.all_figures(found.answer) if found.answer else []
+    chosen = next((one for one in known if one.name == figure), None)
+    if chosen is None:
+        raise Http404("There is no such figure for these values.")
+    response = HttpResponse(content_type="text/csv; charset=utf-8")
+    response.headers["Content-Disposition"] = f'attachment; filename="planner-{chosen.name}.csv"'
+    response.headers["Cache-Control"] = "no-store"
+    rows = csv.writer(response)
+    rows.writerow(chosen.columns)
+    rows.writerows(["" if cell is None else cell for cell in row] for row in chosen.values)
+    return response
+
+
+@reads("job", "plan")
+@require_safe
+def simulation(request: HttpRequest) -> HttpResponse:
+    """Show the answer with a simulated run beside it; one at a time."""
+    found = asked.read(request)
+    simulated = checked.simulated(found.answer) if found.answer else None
+    return _shown(request, found, status=409 if simulated and simulated.busy else 200, simulated=simulated)
+
+
+@applies
+@require_POST
+def apply(request: SignedInRequest) -> HttpResponse:
+    """Apply the period that was shown to the job, and show how the ranks take it over."""
+    found = asked.read(request)
+    if found.answer is None or found.job is None:
+        return _shown(request, found, status=400)
+    by, form = request.user.get_username(), found.form
+    try:
+        applied = plans.apply(
+            found.job,
+            request=found.answer.request,
+            sources=plans.sources(form.known(), form.entered(), by=by),
+            by=by,
+            shown=_on_the_button(request),
+        )
+    except ReliabilityError as error:
+        tell_error(request, error)
+    else:
+        state = kept.takeover(applied)
+        told = f"{state.following} of {state.ranks} ranks follow it"
+        tell(request, f"Announced: every {applied.every_steps} steps from step {applied.from_step} on; {told}.")
+    return redirect(f"{reverse('planner')}?{found.address}")
+
+
+def _on_the_button(request: HttpRequest) -> int:
+    """Return the number of steps that was shown; 0, which is never right, for none."""
+    form = ShownPeriodForm(request.POST)
+    return (form.cleaned_data["every_steps"] or 0) if form.is_valid() else 0
+
+
+@applies
+@require_POST
+def automatic(request: SignedInRequest) -> HttpResponse:
+    """Turn planning by itself on within limits, or off; what was asked beside it stays as it was."""
+    beside = dict(parse_qsl(request.POST.get("address", "")))
+    found = asked.answered(beside | {"job": request.POST.get("job", "")}, now=timezone.now())
+    job, by = found.job, request.user.get_username()
+    if job is None:
+        raise Http404("There is no such job.")
+    address = f"{reverse('planner')}?{found.address}#automatic"
+    if "off" in request.POST:
+        plans.stop_auto(job, by=by)
+        tell(request, f"{job.name} is no longer planned by itself; its period stays as it is.")
+        return redirect(address)
+    form = AutomaticForm(request.POST, known=found.form.known())
+    if form.is_valid():
+        try:
+            plans.set_auto(job, by=by, **form.limits())
+        except InvalidInput as error:
+            form.blame(error)
+        else:
+            tell(request, f"{job.name} is planned by itself from now on, within the limits below.")
+            return redirect(address)
+    return _shown(request, found, status=400, automatic_form=form)

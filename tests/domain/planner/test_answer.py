@@ -1,0 +1,273 @@
+"""The answer says what to do, what that gives and what it would take otherwise, in numbers that JSON can hold."""
+
+import json
+import math
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reliability.domain.planner import exact
+from reliability.domain.planner.answer import Answer, Request, answer, as_json
+from reliability.domain.planner.reading import read
+from reliability.errors import InvalidInput
+from tests.domain.planner.cases import or_nothing, sizes
+
+MODEL_KEYS = {"model", "period_s", "work_s", "ettr_max", "feasible", "interval_s", "shares", "limits"}
+OTHER_KEYS = {
+    "first_order", "inputs", "recommended_s", "recommended_ettr", "steps", "present", "spares", "credible", "levers",
+    "gains", "comparisons", "lost_per_day_s",
+}  # fmt: skip
+HOUR_S = 3600.0
+KNOWN = json.loads(Path(__file__).with_name("plans.json").read_text())
+
+
+def request(**changes: Any) -> Request:
+    return Request(**({"save_stall_s": 30.0, "mtbf_s": 36_000.0, "recovery_s": 600.0, "target": 0.93} | changes))
+
+
+def found(**changes: Any) -> Answer:
+    return answer(request(**changes))
+
+
+def numbers(tree: Any) -> list[float]:
+    """Return every number in a JSON tree, and fail on anything that JSON has no form for."""
+    if isinstance(tree, dict):
+        return [number for item in tree.values() for number in numbers(item)]
+    if isinstance(tree, list):
+        return [number for item in tree for number in numbers(item)]
+    if tree is None or isinstance(tree, bool | str):
+        return []
+    assert isinstance(tree, int | float), tree
+    return [tree]
+
+
+def test_the_answer_has_one_json_form() -> None:
+    tree = as_json(found(step_s=14.2, nodes=64), sources={"target": {"kind": "entered", "told": "entered"}})
+    assert set(tree) == MODEL_KEYS | OTHER_KEYS
+    assert set(tree["first_order"]) == MODEL_KEYS | {"steps"}
+    assert set(tree["shares"]) == {"useful", "saving", "rollback", "recovery", "downtime"}
+    assert set(tree["limits"]) == {"save_stall_s", "recovery_s", "mtbf_s"}
+    assert {field.name for field in fields(Request)} | {"effective", "sources"} == set(tree["inputs"])
+    assert tree["inputs"]["sources"]["target"]["told"] == "entered"
+    assert json.loads(json.dumps(tree, allow_nan=False)) == tree
+
+
+def test_the_recommended_period_is_the_best_one() -> None:
+    told = found()
+    assert told.recommended_s == told.exact.period_s == pytest.approx(1479.76225836)
+    assert told.recommended_ettr == pytest.approx(0.943865903935)
+
+
+def test_without_faults_the_shortest_period_that_keeps_the_target_is_recommended() -> None:
+    told = found(mtbf_s=None, target=0.99)
+    assert told.recommended_s == pytest.approx(3000)
+    assert told.recommended_ettr == pytest.approx(0.99)
+    assert told.shares.saving == pytest.approx(0.01)
+    tree = as_json(told)
+    assert (tree["period_s"], tree["interval_s"]) == (None, [pytest.approx(3000), None])
+    assert tree["comparisons"] == []
+
+
+def test_nothing_is_recommended_where_neither_an_optimum_nor_the_target_exists() -> None:
+    told = found(mtbf_s=None, target=0.99, cluster_availability=0.9)
+    assert told.recommended_s is None
+    assert told.recommended_ettr == pytest.approx(0.9)
+
+
+def test_lost_time_is_told_per_day_and_adds_up() -> None:
+    told = found(downtime_s=120.0, cluster_availability=0.98)
+    lost = as_json(told)["lost_per_day_s"]
+    assert set(lost) == {"saving", "rollback", "recovery", "downtime"}
+    assert sum(lost.values()) == pytest.approx(86_400 * (1 - told.recommended_ettr))
+
+
+def test_the_present_period_is_held_against_the_recommended_one() -> None:
+    now = found(period_s=4 * HOUR_S).present
+    assert now is not None
+    assert now.ettr == pytest.approx(exact.ettr_at(request().inputs, 4 * HOUR_S))
+    assert now.ettr + now.ettr_gain == pytest.approx(found().recommended_ettr)
+    assert not now.keeps_target
+    assert found(period_s=1200.0).present.keeps_target  # type: ignore[union-attr]
+
+
+def test_steps_are_told_when_the_time_of_a_step_is_known() -> None:
+    steps = found(step_s=14.2).steps
+    assert steps is not None
+    assert (steps.every_steps, steps.interval) == (102, (45, 233))
+
+
+def test_counted_faults_give_a_credible_interval_and_the_chance_of_the_target() -> None:
+    week = found(mtbf_s=None, faults=3, exposure_s=168 * HOUR_S, target=0.98)
+    credible = week.credible
+    assert credible is not None
+    assert week.inputs.mtbf_s == pytest.approx(48 * HOUR_S)
+    assert credible.mtbf_s == (pytest.approx(HOUR_S / 0.0418664894326), pytest.approx(HOUR_S / 0.00645044615863))
+    # by first order 2271 to 5787 s; the exact period is longer by a third of the stall
+    assert credible.period_s == (pytest.approx(2281, abs=1), pytest.approx(5797, abs=1))
+    assert credible.ettr_max == (pytest.approx(0.967045254644), pytest.approx(0.988603831398))
+    assert credible.p_target == pytest.approx(0.45574724682, rel=1e-6)
+
+
+def test_no_fault_yet_is_not_no_fault_ever() -> None:
+    month = found(mtbf_s=None, faults=0, exposure_s=30 * 24 * HOUR_S)
+    assert month.inputs.mtbf_s == pytest.approx(60 * 24 * HOUR_S)
+    fleet = found(mtbf_s=None, faults=0, exposure_s=0.0, prior="fleet", nodes=100)
+    assert fleet.inputs.mtbf_s == pytest.approx(86_400 / 0.4)
+
+
+def test_standbys_that_are_missing_cost_the_wait_for_a_repair() -> None:
+    # 1024 nodes, 6.5 faults in 1000 node-days, a day of repair
+    rate = 1024 * 6.5e-3 / 86_400
+    common = {"save_stall_s": 20.0, "mtbf_s": 1 / rate, "downtime_s": 120.0, "nodes": 1024, "repair_s": 86_400.0}
+    told = found(**common, standbys=12)
+    assert told.spares is not None
+    assert told.spares.load == pytest.approx(6.656)
+    assert told.spares.p_no_standby == pytest.approx(0.0206961652059)
+    assert told.spares.share_short == pytest.approx(0.0104853294568, rel=1e-2)
+    assert told.spares.for_one_percent == 14
+    assert told.inputs.downtime_s == pytest.approx(0.9793038 * 120 + 0.0206961652059 * 86_400 / 13, rel=1e-6)
+    assert found(**common, standbys=30).recommended_ettr > told.recommended_ettr
+
+
+def test_only_lost_nodes_need_a_standby() -> None:
+    half = found(standbys=0, repair_s=86_400.0, node_share=0.5, downtime_s=60.0)
+    load = 0.5 * 86_400 / 36_000
+    assert half.spares is not None
+    assert half.spares.p_no_standby == pytest.approx(1.0)
+    assert half.spares.load == pytest.approx(load)
+    assert half.inputs.downtime_s == pytest.approx(0.5 * 60 + 0.5 * 86_400)
+
+
+def test_planned_stops_never_wait_for_a_repair() -> None:
+    stops = {"planned_stops_per_s": 1 / 86_400, "downtime_s": 60.0}
+    waiting = found(**stops, standbys=0, repair_s=7200.0)
+    assert waiting.inputs.available == pytest.approx(found(**stops).inputs.available)
+
+
+def test_the_levers_reach_the_target_each_alone() -> None:
+    inputs = {"target": 0.95, "nodes": 100, "repair_s": 4 * HOUR_S, "standbys": 0, "downtime_s": 60.0}
+    told = found(**inputs)
+    assert not told.exact.feasible
+    assert told.levers.mtbf_s is not None
+    assert told.levers.nodes is not None
+    assert answer(request(**inputs | {"mtbf_s": told.levers.mtbf_s * 1.0001})).exact.feasible
+    assert not answer(request(**inputs | {"mtbf_s": told.levers.mtbf_s * 0.999})).exact.feasible
+    most = told.levers.nodes
+    assert answer(request(**inputs | {"mtbf_s": 36_000.0 * 100 / most})).exact.feasible
+    assert not answer(request(**inputs | {"mtbf_s": 36_000.0 * 100 / (most + 1)})).exact.feasible
+
+
+def test_the_least_number_of_standbys_that_reaches_the_target_is_told() -> None:
+    inputs = {"repair_s": 4 * HOUR_S, "standbys": 0, "downtime_s": 30.0}
+    least = found(**inputs).levers.standbys
+    assert least is not None
+    assert least > 0
+    assert found(**inputs | {"standbys": least}).exact.feasible
+    assert not found(**inputs | {"standbys": least - 1}).exact.feasible
+
+
+def test_the_cheapest_pair_reaches_the_target_just() -> None:
+    told = found(target=0.97)
+    pair = told.levers.cheapest
+    assert pair is not None
+    assert pair.save_stall_s < 30
+    assert pair.recovery_s < 600
+    both = found(target=0.97, save_stall_s=pair.save_stall_s, recovery_s=pair.recovery_s)
+    assert both.recommended_ettr == pytest.approx(0.97, abs=1e-9)
+
+
+def test_what_to_improve_first_comes_first() -> None:
+    gains = found(downtime_s=60.0, drain_s=30.0).gains
+    assert [gain.ettr_gain for gain in gains[:-1]] == sorted((gain.ettr_gain for gain in gains[:-1]), reverse=True)
+    assert gains[-1].name == "fault_rate", "halving it gains the most and is no work that somebody can do"
+    assert gains[-1].ettr_gain >= gains[0].ettr_gain
+    assert {gain.name for gain in gains} == {"save_stall", "recovery", "downtime", "drain", "fault_rate"}
+
+
+def test_other_rules_are_named_and_never_better_than_the_exact_optimum() -> None:
+    told = found()
+    assert [row.name.split(",")[0].split(" ")[0] for row in told.comparisons] == ["Young", "Daly", "Saxena", "Meta's"]
+    assert all(row.ettr <= told.recommended_ettr + 1e-12 for row in told.comparisons)
+    assert found(mtbf_s=900.0, save_stall_s=300.0).comparisons[0].their_ettr is None  # below 0 by first order
+
+
+@pytest.mark.parametrize("known", KNOWN["drains"], ids=lambda known: known["name"])
+def test_a_drain_that_every_fault_needs_is_the_drain_of_the_model(known: dict[str, Any]) -> None:
+    values = {name: known["inputs"][name] for name in ("drain_s", "mtbf_s", "recovery_s", "downtime_s")}
+    told = answer(Request(save_stall_s=known["inputs"]["save_stall_s"], target=0.5, **values))
+    assert told.inputs.drain_s == values["drain_s"]
+
+
+def test_a_drain_costs_only_the_faults_that_need_its_tier() -> None:
+    memory = found(drain_s=300.0, drain_ssd_s=30.0, node_share=0.0, memory_share=0.0)
+    some = found(drain_s=300.0, drain_ssd_s=30.0, node_share=0.2, memory_share=0.3)
+    every = found(drain_s=300.0, drain_ssd_s=30.0)
+    assert memory.inputs.drain_s == 0.0
+    assert some.inputs.drain_s == pytest.approx(0.2 * 300 + 0.3 * 30, rel=0.01)
+    assert memory.recommended_ettr > some.recommended_ettr > every.recommended_ettr
+
+
+def test_values_that_contradict_each_other_are_refused_by_name() -> None:
+    for changes, field in (
+        ({"faults": 3}, "exposure_s"),
+        ({"faults": 3, "exposure_s": 10.0}, "mtbf_s"),
+        ({"memory_share": 0.1}, "memory_share"),
+        ({"prior": "gut"}, "prior"),
+        ({"mtbf_s": None, "faults": 0, "exposure_s": 1.0, "prior": "fleet"}, "nodes"),
+    ):
+        with pytest.raises(InvalidInput) as refusal:
+            request(**changes)
+        assert refusal.value.field == field
+
+
+TIME = or_nothing(sizes(-9, 12))
+SHARE = st.floats(0.0, 1.0)
+WIDE = st.fixed_dictionaries(
+    {"save_stall": TIME, "recovery": or_nothing(sizes(-3, 6)), "target": st.floats(1e-9, 1 - 1e-9)},
+    optional={
+        "mtbf": sizes(-3, 12) | st.just("none"),
+        "failures_per_day": or_nothing(sizes(-6, 7)),
+        "per_1000_node_days": or_nothing(sizes(-6, 9)),
+        "faults": st.integers(0, 10_000_000),
+        "exposure": TIME,
+        "prior": st.sampled_from(["jeffreys", "fleet"]),
+        "downtime": TIME,
+        "drain": TIME,
+        "drain_ssd": TIME,
+        "node_share": SHARE,
+        "memory_share": SHARE,
+        "cluster_availability": st.floats(1e-6, 1.0),
+        "step_time": sizes(-9, 12),
+        "nodes": st.integers(1, 10_000_000),
+        "standbys": st.integers(0, 10_000),
+        "repair": sizes(-9, 12),
+        "planned_stops_per_week": or_nothing(sizes(-6, 6)),
+        "period": sizes(-9, 12),
+    },
+)
+
+
+@settings(max_examples=600)
+@given(values=WIDE)
+def test_whatever_is_accepted_gets_an_answer_in_finite_numbers(values: dict[str, Any]) -> None:
+    rates = [name for name in ("mtbf", "failures_per_day", "per_1000_node_days", "faults") if name in values]
+    for name in rates[1:]:
+        values.pop(name)
+    if rates[:1] != ["faults"]:
+        values.pop("exposure", None)
+    asked, errors = read(values)
+    assert (asked is None) is bool(errors)
+    if asked is None:
+        return
+    tree = as_json(answer(asked))
+    assert all(math.isfinite(number) for number in numbers(tree))
+    json.dumps(tree, allow_nan=False)
+    assert 0 <= tree["ettr_max"] <= 1
+    assert 0 <= tree["recommended_ettr"] <= 1
+    assert sum(tree["shares"].values()) == pytest.approx(1, abs=1e-6)
+    assert all(-1e-9 <= share <= 1 + 1e-9 for share in tree["shares"].values())
+    assert tree["interval_s"] is not None or not tree["feasible"]
