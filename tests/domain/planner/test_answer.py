@@ -19,7 +19,7 @@ from tests.domain.planner.cases import or_nothing, sizes
 MODEL_KEYS = {"model", "period_s", "work_s", "ettr_max", "feasible", "interval_s", "shares", "limits"}
 OTHER_KEYS = {
     "first_order", "inputs", "recommended_s", "recommended_ettr", "steps", "present", "spares", "credible", "levers",
-    "gains", "comparisons", "lost_per_day_s",
+    "gains", "comparisons", "lost_per_day_s", "reachable", "why_no_steps", "laws", "tiers",
 }  # fmt: skip
 HOUR_S = 3600.0
 KNOWN = json.loads(Path(__file__).with_name("plans.json").read_text())
@@ -206,8 +206,9 @@ def test_a_drain_costs_only_the_faults_that_need_its_tier() -> None:
     memory = found(drain_s=300.0, drain_ssd_s=30.0, node_share=0.0, memory_share=0.0)
     some = found(drain_s=300.0, drain_ssd_s=30.0, node_share=0.2, memory_share=0.3)
     every = found(drain_s=300.0, drain_ssd_s=30.0)
-    assert memory.inputs.drain_s == 0.0
-    assert some.inputs.drain_s == pytest.approx(0.2 * 300 + 0.3 * 30, rel=0.01)
+    assert memory.inputs.mean_drain_s == 0.0
+    assert some.inputs.tiers == ((0.2, 300.0), (0.3, 30.0))
+    assert as_json(some)["inputs"]["effective"]["drain_s"] == some.inputs.mean_drain_s == pytest.approx(69.0)
     assert memory.recommended_ettr > some.recommended_ettr > every.recommended_ettr
 
 
@@ -216,6 +217,11 @@ def test_values_that_contradict_each_other_are_refused_by_name() -> None:
         ({"faults": 3}, "exposure_s"),
         ({"faults": 3, "exposure_s": 10.0}, "mtbf_s"),
         ({"memory_share": 0.1}, "memory_share"),
+        ({"memory_share": -0.1}, "memory_share"),
+        ({"node_share": 1.1}, "node_share"),
+        ({"node_share": math.nan}, "node_share"),
+        ({"nodes": 0}, "nodes"),
+        ({"observed_nodes": 0}, "observed_nodes"),
         ({"prior": "gut"}, "prior"),
         ({"mtbf_s": None, "faults": 0, "exposure_s": 1.0, "prior": "fleet"}, "nodes"),
     ):
