@@ -91,15 +91,15 @@ def _spares(request: Request, inputs: Inputs) -> Standbys | None:
 
 
 def _credible(request: Request, plan: ModelPlan) -> Credible | None:
-    """Map the ends of the rate's interval to periods and rates: both fall with it."""
+    """Map the ends of the rate's interval, of the planned job, to periods and rates: both fall with it."""
     known = request.posterior
     if known is None:
         return None
     low, high = known.interval(LEVEL)
-    low = max(low, 1e-99)
+    low, high = max(low * request.growth, 1e-99), high * request.growth
     seldom, often = _best_at(request, low), _best_at(request, high)
     if plan.limits.mtbf_s is not None:
-        p_target = known.probability_below(1.0 / plan.limits.mtbf_s)
+        p_target = known.probability_below(1.0 / (plan.limits.mtbf_s * request.growth))
     else:
         p_target = 1.0 if levers.reachable(request.inputs_at(0.0)) else 0.0
     return Credible(

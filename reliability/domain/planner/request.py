@@ -165,4 +165,4 @@ class Request:
             return self.downtime_s
         missing = self.shares[0] * standby.erlang_b(self.standbys, self.load_at(faults_per_s))
         wait_s = standby.wait_s(self.downtime_s, self.repair_s, self.standbys)
-        return (1.0 - missing) * self.downtime_s + missing * wait_s
+        return self.downtime_s + missing * (wait_s - self.downtime_s)
