@@ -74,7 +74,9 @@ def _what_it_gives(found: Answer) -> str:
     wanted = target(found.request.target)
     interval = found.exact.interval_s
     if interval is None:
-        return f"{gives}: {wanted} is not reachable, {points(found.request.target - found.exact.ettr_max)} are missing."
+        missing = found.request.target - ettr
+        told = f"{points(missing)} are missing" if missing > 0 else "long periods only come close to it"
+        return f"{gives}: {wanted} is not reachable, {told}."
     if found.why_no_steps is not None:
         return f"{gives}: {found.why_no_steps}."
     low, high = spoken(interval[0]), interval[1]

@@ -323,6 +323,11 @@ def test_a_target_out_of_reach_always_comes_with_the_way_there(values: tuple[str
     assert way in lines[2]
 
 
+def test_a_target_that_is_only_come_close_to_is_told_so() -> None:
+    text = plan("--save-stall=30s", "--mtbf=none", "--recovery=10m", "--target=0.5", "--cluster-availability=0.5")
+    assert "50 % is not reachable, long periods only come close to it." in text
+
+
 def test_no_standbys_are_needed_and_the_number_is_0() -> None:
     text = plan(*SOUND[:2], "--mtbf=none", *SOUND[4:], "--standbys=0", "--repair=1d")
     assert re.search(r"standbys that leave 1 in 100 without +0\n", text)
