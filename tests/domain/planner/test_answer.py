@@ -249,6 +249,7 @@ WIDE = st.fixed_dictionaries(
         "cluster_availability": st.floats(1e-6, 1.0),
         "step_time": sizes(-9, 12),
         "nodes": st.integers(1, 10_000_000),
+        "observed_nodes": st.integers(1, 10_000_000),
         "standbys": st.integers(0, 10_000),
         "repair": sizes(-9, 12),
         "planned_stops_per_week": or_nothing(sizes(-6, 6)),
