@@ -17,7 +17,7 @@ from reliability.plan_quantities import BY_NAME, QUANTITIES, RATE, RATE_UNITS, Q
 from reliability.selectors.plan_inputs import Known
 
 MEASURED, ENTERED, DEFAULT = "measured", "entered", "default"
-AT_FIELD = dict.fromkeys((*RATE_UNITS, "faults", "exposure", "prior"), RATE)
+AT_FIELD = dict.fromkeys((*RATE_UNITS, "faults", "exposure", "prior", "observed_nodes"), RATE)
 """Names of the reader that are one field of the form."""
 CONFIRMED = ("save_stall", "recovery", "downtime", "mtbf")
 """What a plan by itself must not take from a default unless a person said so."""
@@ -148,6 +148,7 @@ class PlanForm(StyledForm):
                 values[name] = known.value
             else:
                 values |= {"faults": known.faults, "exposure": known.exposure_s, "prior": known.prior}
+                values["observed_nodes"] = (self._measured.get("nodes") or self._defaults["nodes"]).value
         return {name: value for name, value in values.items() if value is not None}
 
     def blame(self, error: InvalidInput) -> None:

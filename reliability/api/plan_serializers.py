@@ -49,6 +49,7 @@ class PlanRequestSerializer(serializers.Serializer[Any]):
     per_1000_node_days = optional_number("faults in 1000 node-days; needs nodes")
     faults = optional_count("faults that were counted in the exposure")
     exposure = optional_time("running time in which the faults were counted")
+    observed_nodes = optional_count("nodes of the job when the faults were counted; nodes unless given")
     prior = serializers.ChoiceField(choices=["jeffreys", "fleet"], required=False, help_text="jeffreys unless given")
     downtime = optional_time("until the restart: detection, queue, swap of nodes")
     drain = optional_time("from the end of the stall until the copy on storage is durable")
@@ -56,7 +57,7 @@ class PlanRequestSerializer(serializers.Serializer[Any]):
     node_share = optional_number("share of faults that lose the node; 1 unless given")
     memory_share = optional_number("share of faults that lose the host's memory but not its SSD; 0 unless given")
     cluster_availability = optional_number("share of time in which the job can run at all, not counted in downtime")
-    planned_stops_per_week = optional_number("stops on purpose, with a save before each")
+    planned_stops_per_week = optional_number("stops in a week in which the job can run, a save before each")
     step_time = optional_time("time of one training step")
     nodes = optional_count("nodes of the job")
     standbys = optional_count("nodes that stand by")
@@ -65,7 +66,7 @@ class PlanRequestSerializer(serializers.Serializer[Any]):
 
 
 class SharesSerializer(serializers.Serializer[Any]):
-    """Where the time goes; adds up to 1. By first order `useful` may be negative."""
+    """Where the time goes; adds up to 1."""
 
     useful = serializers.FloatField()
     saving = serializers.FloatField()
@@ -87,7 +88,7 @@ class ModelPlanSerializer(serializers.Serializer[Any]):
 
     model = serializers.CharField()
     period_s = serializers.FloatField(allow_null=True, help_text="null without faults: the longer, the better")
-    work_s = serializers.FloatField(allow_null=True, help_text="the period without the stall")
+    work_s = serializers.FloatField(allow_null=True, help_text="the period without the stall; null where none is left")
     ettr_max = serializers.FloatField(help_text="effective training rate at the best period")
     feasible = serializers.BooleanField(help_text="whether the target is reachable")
     interval_s = serializers.ListField(
@@ -181,15 +182,41 @@ class LostSerializer(serializers.Serializer[Any]):
     downtime = serializers.FloatField()
 
 
-class FirstOrderSerializer(ModelPlanSerializer):
-    """The first-order model; raw: its rate may be negative where it describes nothing."""
+class LawSerializer(serializers.Serializer[Any]):
+    """What another law of the time between faults, with the same mean, makes of the plan."""
 
+    name = serializers.CharField()
+    ettr = serializers.FloatField(help_text="rate at the recommended period")
+    best_period_s = serializers.FloatField()
+    best_ettr = serializers.FloatField()
+
+
+class TierSerializer(serializers.Serializer[Any]):
+    """How often a tier gets a copy, and what a fault that needs it undoes."""
+
+    name = serializers.CharField()
+    fault_share = serializers.FloatField(help_text="share of the faults that leave only this tier or a safer one")
+    drain_s = serializers.FloatField()
+    every_s = serializers.FloatField(help_text="start to start of two copies")
+    undone_s = serializers.FloatField()
+
+
+class FirstOrderSerializer(ModelPlanSerializer):
+    """The first-order model; raw: its rate may be negative where it describes nothing, and it has no shares then."""
+
+    shares = SharesSerializer(allow_null=True)
     steps = StepsSerializer(allow_null=True)
 
 
 class PlanAnswerSerializer(ModelPlanSerializer):
     """The answer: the exact model at the top, first order as its explanation, and what follows from both."""
 
+    reachable = serializers.BooleanField(
+        help_text="whether the target is kept, by a number of steps where one is known"
+    )
+    why_no_steps = serializers.CharField(
+        allow_null=True, help_text="where some period keeps it, but no number of steps"
+    )
     first_order = FirstOrderSerializer()
     inputs = serializers.DictField(help_text="the request with `effective` values and `sources`")
     recommended_s = serializers.FloatField(allow_null=True, help_text="the period to use")
@@ -202,6 +229,8 @@ class PlanAnswerSerializer(ModelPlanSerializer):
     gains = GainSerializer(many=True)
     comparisons = ComparisonSerializer(many=True)
     lost_per_day_s = LostSerializer()
+    laws = LawSerializer(many=True)
+    tiers = TierSerializer(many=True)
 
 
 class PlanResultSerializer(serializers.Serializer[Any]):

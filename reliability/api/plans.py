@@ -61,8 +61,8 @@ class Preview(APIView):
             raise ValidationError({BODY: [f"The body is {shown(body)}. Give one JSON object, such as {EXAMPLE}."]})
         values = {str(name): value for name, value in body.items() if name != "job"}
         found = asked(values, _job(body.get("job")), now=clock.now())
-        if found.request is None:
-            raise ValidationError(_by_field(found.errors))
+        if found.request is None or found.unused:
+            raise ValidationError(_by_field([*found.errors, *found.unused]))
         try:
             return Response(as_json(answer(found.request), sources=found.sources))
         except InvalidInput as error:

@@ -5,27 +5,36 @@ from pathlib import Path
 from typing import Any
 
 from reliability import simulation
-from reliability.domain.planner import durations
+from reliability.domain.planner import durations, exact
 from reliability.domain.planner.answer import Answer
 from reliability.domain.planner.durations import shown, spoken
+from reliability.domain.planner.inputs import Inputs
+from reliability.domain.planner.request import Request
 from reliability.errors import InvalidInput
+from reliability.selectors import plan_trial
+from reliability.simulation.limits import LEAST_FAILURES, MOST_FAILURES, MOST_SEED
 
-MOST_BYTES = 64 * 2**20
+MOST_BYTES = 16 * 2**20
+MOST_RECORDED = 200_000
 SEARCHED = 30.0
 """The best fixed period in hindsight is looked for between a thirtieth and thirty times the plan's."""
+LIMIT_S = 20.0
+BOUNDS = {"simulate": (LEAST_FAILURES, MOST_FAILURES, "faults"), "seed": (0, MOST_SEED, "")}
+
+
+def whole(name: str, text: str) -> int:
+    """Return the whole number that --simulate or --seed was given. Raises InvalidInput."""
+    low, high, noun = BOUNDS[name]
+    if text.isascii() and text.isdecimal() and len(text) <= 19 and low <= int(text) <= high:
+        return int(text)
+    can = f"{low} to {high} {noun} can be simulated" if noun else f"A seed is a whole number from {low} to {high}"
+    raise InvalidInput(name, f"{shown(text)} is not possible", hint=f"{can}.")
 
 
 def simulated(found: Answer, *, failures: int, seed: int) -> dict[str, Any]:
     """Simulate the plan; return both rates, their difference and its standard error. Raises InvalidInput."""
-    request, period_s = found.request, _period_s(found)
-    inputs: Any = found.inputs
-    standbys = None
-    if request.standbys is not None and request.repair_s is not None and inputs.mtbf_s is not None:
-        repair = simulation.Exponential(request.repair_s)
-        standbys = simulation.Standbys(count=request.standbys, repair=repair, node_share=request.node_share)
-        inputs = _Swaps(found)
-    check = simulation.check(inputs, period_s, failures=failures, seed=seed, standbys=standbys)
-    planned = _rate_at(found)
+    trial = plan_trial.trial(found, _period_s(found), failures=failures, seed=seed, limit_s=LIMIT_S, waits=True)
+    check, planned = trial.check, trial.planned_ettr
     return {
         "ettr": check.ettr,
         "se": check.se,
@@ -37,29 +46,31 @@ def simulated(found: Answer, *, failures: int, seed: int) -> dict[str, Any]:
         "simulated_s": check.simulated_s,
         "seed": check.seed,
         "seconds": check.seconds,
+        "tiers": trial.tiers,
+        "good_to": trial.good_to,
+        "left_out": list(trial.left_out),
     }
 
 
-class _Swaps:
-    """The inputs with the downtime of a swap alone: the simulation lets lost nodes wait for a repair by itself."""
-
-    def __init__(self, found: Answer) -> None:
-        inputs = found.inputs
-        self.save_stall_s, self.mtbf_s, self.recovery_s = inputs.save_stall_s, inputs.mtbf_s, inputs.recovery_s
-        self.downtime_s, self.drain_s = found.request.downtime_s, inputs.drain_s
-        self.cluster_availability = inputs.cluster_availability
-        self.planned_stops_per_s = found.request.planned_stops_per_s
-
-
 def told_simulation(figures: dict[str, Any]) -> str:
-    """Return a simulation in two lines."""
+    """Return a simulation in two lines, and a third for what it was of."""
     ettr, planned, se = 100 * figures["ettr"], 100 * figures["planned_ettr"], 100 * figures["se"]
     apart = "" if figures["standard_errors"] is None else f", {figures['standard_errors']:.1f} standard errors"
-    return (
+    lines = [
         f"Simulated: {ettr:.3f} % +- {se:.3f} ({figures['failures']:,} faults in {spoken(figures['simulated_s'])} of "
-        f"job time, {figures['seconds']:.1f} s, seed {figures['seed']}).\n"
-        f"The plan says {planned:.3f} %: the difference is {ettr - planned:+.3f} points{apart}."
-    )
+        f"job time, {figures['seconds']:.1f} s, seed {figures['seed']}).",
+        f"The plan says {planned:.3f} %: the difference is {ettr - planned:+.3f} points{apart}.",
+    ]
+    if figures["tiers"]:
+        lines.append(
+            "Copies in memory, on SSD and on storage were simulated, each with the faults that need it; drains go on "
+            f"through the others. For tiers the formula is good to {100 * figures['good_to']:.1f} points."
+        )
+    return "\n".join([*lines, *_told_left_out(figures)])
+
+
+def _told_left_out(figures: dict[str, Any]) -> list[str]:
+    return [f"Left out of both: {', '.join(figures['left_out'])}."] if figures["left_out"] else []
 
 
 def _period_s(found: Answer) -> float:
@@ -71,31 +82,38 @@ def _period_s(found: Answer) -> float:
     raise InvalidInput("simulate", "there is no period to try", hint=hint)
 
 
-def _rate_at(found: Answer) -> float:
-    return found.recommended_ettr if found.steps is None else found.steps.ettr
-
-
 def recorded(path: Path) -> tuple[list[float], bool]:
     """Return the gaps between recorded failures in seconds, and whether the file held instants. Raises InvalidInput.
 
-    One number or duration a line, empty lines and what follows a # left out. Numbers that never fall are instants, all
-    others gaps; a first line `# gaps` or `# times` says which it is.
+    One number or duration a line, empty lines and what follows a # left out. A first line `# gaps` or `# times` says
+    which it is; without one, numbers that fall somewhere, or that are all equal, are gaps.
     """
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise InvalidInput("replay", f"{path} is larger than 64 MB", hint="Give one number a line.")
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError) as error:
-        told = getattr(error, "strerror", None) or "not a text file"
-        raise InvalidInput("replay", f"{path}: {told}", hint="Give a file with one failure a line.") from error
+    lines = _lines(path)
     values = [_line(path, number, line) for number, line in enumerate(lines, start=1) if line.split("#")[0].strip()]
     if len(values) < 2:
         raise InvalidInput("replay", f"{path} holds {len(values)} failures", hint="Give two or more, one a line.")
     said = lines[0].lower() if lines[0].startswith("#") else ""
-    rising = all(first <= second for first, second in pairwise(values))
-    if "times" in said or (rising and "gaps" not in said):
+    if "times" in said:
         return [float(gap) for gap in simulation.gaps_between(values)], True
+    rising = values[0] < values[-1] and all(first <= second for first, second in pairwise(values))
+    if rising and "gaps" not in said:
+        hint = "Say which in a first line: # times for instants, # gaps for the time from each failure to the next."
+        raise InvalidInput("replay", f"{path}: the numbers only rise, so they may be instants or gaps", hint=hint)
     return values, False
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise InvalidInput("replay", f"{path} is larger than 16 MB", hint="Give one number a line.")
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        told = getattr(error, "strerror", None) or "not a text file"
+        raise InvalidInput("replay", f"{path}: {told}", hint="Give a file with one failure a line.") from error
+    if len(lines) > MOST_RECORDED:
+        hint = f"Give at most {MOST_RECORDED}: a part of the record, or the faults of one job."
+        raise InvalidInput("replay", f"{path} has {len(lines)} lines", hint=hint)
+    return lines
 
 
 def _line(path: Path, number: int, line: str) -> float:
@@ -108,9 +126,12 @@ def _line(path: Path, number: int, line: str) -> float:
 
 
 def replayed(found: Answer, path: Path) -> dict[str, Any]:
-    """Run the plan over recorded failures; return its rate and that of the best fixed period. Raises InvalidInput."""
+    """Run the plan over recorded failures; return its rate and that of the best fixed period. Raises InvalidInput.
+
+    A record tells when failures came, and nothing of what else stops a job: the planned rate beside it leaves that out.
+    """
     gaps, instants = recorded(path)
-    inputs, period_s = found.inputs, _period_s(found)
+    inputs, period_s = _of_faults(found), _period_s(found)
     job = simulation.Job(
         period_s=period_s,
         save_stall_s=inputs.save_stall_s,
@@ -119,7 +140,7 @@ def replayed(found: Answer, path: Path) -> dict[str, Any]:
         drain_s=inputs.drain_s,
     )
     plan = simulation.replay(gaps, job)
-    best = simulation.best_period(gaps, job, low_s=period_s / SEARCHED, high_s=period_s * SEARCHED)
+    best = simulation.best_period(gaps, job, low_s=period_s / SEARCHED, high_s=period_s * SEARCHED, limit_s=LIMIT_S)
     return {
         "file": str(path),
         "read_as": "instants" if instants else "gaps",
@@ -128,18 +149,42 @@ def replayed(found: Answer, path: Path) -> dict[str, Any]:
         "mtbf_s": plan.elapsed_s / plan.failures,
         "period_s": plan.period_s,
         "ettr": plan.ettr,
-        "planned_ettr": _rate_at(found),
+        "planned_ettr": exact.ettr_at(inputs, plan.period_s),
         "best_period_s": best.period_s,
         "best_ettr": best.ettr,
+        "left_out": _left_out(found.request, tiers=bool(found.inputs.tiers)),
     }
 
 
+def _of_faults(found: Answer) -> Inputs:
+    """Return the inputs of what a record can show: faults, the swap of a node, and the mean drain of all tiers."""
+    request = found.request
+    return Inputs(
+        save_stall_s=request.save_stall_s,
+        mtbf_s=found.inputs.mtbf_s,
+        recovery_s=request.recovery_s,
+        target=request.target,
+        downtime_s=request.downtime_s,
+        drain_s=found.inputs.mean_drain_s,
+    )
+
+
+def _left_out(request: Request, *, tiers: bool) -> list[str]:
+    found = list(plan_trial.disturbances(request))
+    if request.waits:
+        found.append("waits for a repair")
+    if tiers:
+        found.append("which tier a fault needs (all have the mean drain)")
+    return found
+
+
 def told_replay(figures: dict[str, Any]) -> str:
-    """Return a replay in two lines."""
-    return (
+    """Return a replay in two lines, and a third for what it is not about."""
+    lines = [
         f"Replayed over {figures['failures']:,} recorded failures ({figures['read_as']}, "
         f"{spoken(figures['elapsed_s'])}, one in {spoken(figures['mtbf_s'])}): {100 * figures['ettr']:.2f} %; "
-        f"the plan says {100 * figures['planned_ettr']:.2f} %.\n"
+        f"the plan says {100 * figures['planned_ettr']:.2f} %.",
         f"The best fixed period in hindsight, {spoken(figures['best_period_s'])}, gives "
-        f"{100 * figures['best_ettr']:.2f} %."
-    )
+        f"{100 * figures['best_ettr']:.2f} %.",
+    ]
+    return "\n".join([*lines, *_told_left_out(figures)])

@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from reliability.domain.planner import what_if
+from reliability.domain.planner import rates
 from reliability.domain.planner.answer import Answer
 from reliability.domain.planner.durations import spoken
 from reliability.domain.planner.published import Table
+from reliability.domain.planner.rates import Observed
 from reliability.domain.planner.request import Request
 from reliability.domain.planner.results import ModelPlan
 from reliability.management.console import table
@@ -18,7 +19,10 @@ NAMES = {
     "drain": "the drain",
     "fault_rate": "the number of faults",
 }
-SHOWN = {"target", "node_share", "memory_share", "cluster_availability", "nodes", "standbys", "faults", "prior"}
+AS_GIVEN = {
+    "target", "node_share", "memory_share", "cluster_availability", "nodes", "standbys", "faults", "observed_nodes",
+    "prior",
+}  # fmt: skip
 UNKNOWN = "-"
 WORTH_TELLING = 5e-5
 Rows = list[tuple[str, ...]]
@@ -33,8 +37,9 @@ def percent(share: float, digits: int = 2) -> str:
 
 
 def points(share: float) -> str:
-    """Write a difference of two shares in percentage points."""
-    return f"{100 * share:.2f} points"
+    """Write a difference of two shares in percentage points, with more digits where two would say nothing."""
+    found = 100 * share
+    return f"{found:.2f} points" if abs(found) >= 0.095 or found == 0 else f"{found:.2g} points"
 
 
 def target(share: float) -> str:
@@ -69,7 +74,11 @@ def _what_it_gives(found: Answer) -> str:
     wanted = target(found.request.target)
     interval = found.exact.interval_s
     if interval is None:
-        return f"{gives}: {wanted} is not reachable, {points(found.request.target - found.exact.ettr_max)} are missing."
+        missing = found.request.target - ettr
+        told = f"{points(missing)} are missing" if missing > 0 else "long periods only come close to it"
+        return f"{gives}: {wanted} is not reachable, {told}."
+    if found.why_no_steps is not None:
+        return f"{gives}: {found.why_no_steps}."
     low, high = spoken(interval[0]), interval[1]
     return (
         f"{gives}: {wanted} is reachable, with any period from {low} {'on' if high is None else f'to {spoken(high)}'}."
@@ -78,26 +87,30 @@ def _what_it_gives(found: Answer) -> str:
 
 def _what_first(found: Answer) -> str:
     gains = [gain for gain in found.gains if gain.ettr_gain > WORTH_TELLING]
-    if not gains:
-        return "Improve first: nothing, halving any of the inputs would hardly be noticed."
-    first, *others = (f"halving {NAMES[gain.name]} adds {points(gain.ettr_gain)}" for gain in gains)
-    told = f"Improve first: {first}"
-    if others:
-        told += f"; then {others[0]}"
-    return f"{told}.{'' if found.exact.feasible else _way_there(found)}"
+    told = "Improve first: nothing, halving any of the inputs would hardly be noticed."
+    if gains:
+        first, *others = (f"halving {NAMES[gain.name]} adds {points(gain.ettr_gain)}" for gain in gains)
+        told = f"Improve first: {first}{f'; then {others[0]}' if others else ''}."
+    return told if found.reachable else f"{told} {_way_there(found)}"
 
 
 def _way_there(found: Answer) -> str:
     """Return what would reach a target that is out of reach."""
     levers = found.levers
+    if found.exact.interval_s is not None:
+        low, high = found.exact.interval_s
+        return f"Periods from {spoken(low)} {'on' if high is None else f'to {spoken(high)}'} would keep it."
     if levers.cheapest is not None:
         stall, recovery = spoken(levers.cheapest.save_stall_s), spoken(levers.cheapest.recovery_s)
-        return f" Cheapest way there: a stall of {stall} and a recovery of {recovery}."
+        return f"Cheapest way there: a stall of {stall} and a recovery of {recovery}."
     if levers.standbys is not None:
-        return f" With {levers.standbys} standbys it would be reachable."
+        return f"With {levers.standbys} standbys it would be reachable."
     if levers.mtbf_s is not None:
-        return f" Save stall and recovery cannot get there; {spoken(levers.mtbf_s)} between faults would."
-    return ""
+        return f"Save stall and recovery cannot get there; {spoken(levers.mtbf_s)} between faults would."
+    return (
+        "Nothing about saves, recovery and faults gets there: the cluster's availability and planned stops leave "
+        f"{percent(found.inputs.available)} of the time."
+    )
 
 
 def evidence(found: Answer) -> str:
@@ -123,13 +136,13 @@ def _models(found: Answer) -> Rows:
 
     rows = [
         row("best period", lambda plan: _time(plan.period_s)),
-        row("work between saves", lambda plan: _time(plan.work_s)),
+        row("work between saves", lambda plan: UNKNOWN if (plan.work_s or 0) < 0 else _time(plan.work_s)),
         row("effective training rate", lambda plan: percent(plan.ettr_max) if plan.ettr_max >= 0 else UNKNOWN),
         row("periods that keep the target", _interval),
     ]
     if found.steps is not None:
         interval = found.steps.interval
-        told = UNKNOWN if interval is None else f"{interval[0]} to {interval[1] or 'any'}"
+        told = UNKNOWN if interval is None else f"{interval[0]} to {'any' if interval[1] is None else interval[1]}"
         rows.append(("steps that keep the target", told, UNKNOWN))
     return rows
 
@@ -164,7 +177,7 @@ def _levers(found: Answer) -> Rows:
         return rows if levers.recovery_s is not None else []
     rows.append(("time between faults, at least", spoken(inputs.mtbf_s), _needed(levers.mtbf_s)))
     if request.nodes is not None:
-        rows.append(("nodes, at most", str(request.nodes), str(levers.nodes or UNKNOWN)))
+        rows.append(("nodes, at most", str(request.nodes), _count(levers.nodes)))
     if request.repair_s is not None:
         now = UNKNOWN if request.standbys is None else str(request.standbys)
         rows.append(
@@ -183,7 +196,8 @@ def _needed(seconds: float | None) -> str:
 
 def _standbys(found: Answer) -> Rows:
     spares = found.spares
-    if spares is None:
+    fleet = found.request.spares_at(found.inputs.faults_per_s)
+    if spares is None or fleet is None:
         return []
     return [
         ("standbys", str(spares.standbys)),
@@ -192,20 +206,30 @@ def _standbys(found: Answer) -> Rows:
         ("wait of each of those", spoken(spares.mean_wait_s)),
         ("time spent short of a node", percent(spares.share_short)),
         ("mean downtime of a fault", spoken(spares.mean_downtime_s)),
-        ("standbys that leave 1 in 100 without", str(spares.for_one_percent or UNKNOWN)),
+        ("standbys that leave 1 in 100 without", _count(spares.for_one_percent)),
+        ("if nodes fail while it stands still, too", percent(fleet.fleet_p_no_standby)),
     ]
 
 
+def _count(number: int | None) -> str:
+    return UNKNOWN if number is None else str(number)
+
+
 def _credible(found: Answer) -> Rows:
-    credible = found.credible
-    if credible is None:
+    credible, request = found.credible, found.request
+    if credible is None or request.faults is None or request.exposure_s is None:
         return []
-    return [
+    rows: Rows = [
         ("time between faults", *map(spoken, credible.mtbf_s)),
         ("best period", *map(spoken, credible.period_s)),
         ("effective training rate", *map(percent, credible.ettr_max)),
         ("chance that the target is reachable", percent(credible.p_target, 0), ""),
     ]
+    if request.exposure_s > 0:
+        low, high = rates.garwood(Observed(request.faults, request.exposure_s), credible.level)
+        without = ("time between faults without a prior (Garwood)", spoken(1.0 / high))
+        rows.append((*without, spoken(1.0 / low) if low > 0 else UNKNOWN))
+    return rows
 
 
 def _periods(found: Answer) -> Rows:
@@ -220,16 +244,15 @@ def _periods(found: Answer) -> Rows:
 
 
 def _laws(found: Answer) -> Rows:
-    laws = what_if.under_laws(found.inputs, found.recommended_s) if found.recommended_s else ()
-    return [(law.name, percent(law.ettr), spoken(law.best_period_s), percent(law.best_ettr)) for law in laws]
+    return [(law.name, percent(law.ettr), spoken(law.best_period_s), percent(law.best_ettr)) for law in found.laws]
 
 
 def _tiers(found: Answer) -> Rows:
-    if found.recommended_s is None or found.request.drain_s + found.request.drain_ssd_s == 0:
+    if found.request.drain_s + found.request.drain_ssd_s == 0:
         return []
     return [
         (f"in {tier.name}", spoken(tier.every_s), percent(tier.fault_share, 1), spoken(tier.undone_s))
-        for tier in what_if.tiers(found.request, found.recommended_s)
+        for tier in found.tiers
     ]
 
 
@@ -251,7 +274,7 @@ def _given(request: Request, name: str) -> str:
         return f"{request.planned_stops_per_s * 604_800:.6g}"
     if name == "step_time":
         return _time(request.step_s)
-    value = getattr(request, name) if name in SHOWN else _time(getattr(request, f"{name}_s"))
+    value = getattr(request, name) if name in AS_GIVEN else _time(getattr(request, f"{name}_s"))
     return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 

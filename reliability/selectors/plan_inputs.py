@@ -61,6 +61,14 @@ class Known:
     prior: str = ""
 
 
+def is_assumed(known: Known) -> bool:
+    """Return whether a value rests on nothing that happened to the job.
+
+    A rate of faults to which no fault contributed is the fleet's, however long the job has run.
+    """
+    return known.kind == "default" or known.faults == 0
+
+
 def known(job: Job | None, *, now: datetime) -> dict[str, Known]:
     """Return every value: as measured where it is, else the default."""
     return defaults(job) | (measured(job, now=now) if job is not None else {})

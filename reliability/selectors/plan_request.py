@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from reliability.domain.planner.reading import FIELDS, RATE_NAMES, canonical, filled, read
+from reliability.domain.planner.reading import FIELDS, RATE_NAMES, canonical, filled, read, unused
 from reliability.domain.planner.request import Request
 from reliability.errors import InvalidInput
 from reliability.models import Job
@@ -27,22 +27,28 @@ _recent: dict[tuple[object, ...], tuple[datetime, Mapping[str, Known]]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request, or all that is wrong with the values; and the source of each value, name -> {kind, told, ...}."""
+    """A request, or all that is wrong with the values; and the source of each value, name -> {kind, told, ...}.
+
+    `unused`: what was given and changes nothing, each as the error that says so. Who asks decides whether it is one.
+    """
 
     request: Request | None
     errors: list[InvalidInput]
     sources: dict[str, dict[str, Any]]
+    unused: list[InvalidInput]
 
 
 def asked(given: Mapping[str, object], job: Job | None, *, now: datetime, prefix: str = "") -> Asked:
     """Return what is asked: the values that are given, and for the others what is known of the job, if there is one.
 
-    The names of `given` are those of `reading.read`. Without a job nothing is read from the database.
+    The names of `given` are those of `reading.read`; what is None was not given, while an empty text is: it leaves out
+    what is known. Without a job nothing is read from the database.
     """
+    given = {name: value for name, value in given.items() if value is not None or canonical(name) not in FIELDS}
     known = {} if job is None else _known(job, now)
     values = filled(given, _values(job, known, given))
     request, errors = read(values, prefix=prefix)
-    return Asked(request, errors, _sources(given, values, known))
+    return Asked(request, errors, _sources(given, values, known), unused(given, values))
 
 
 def _known(job: Job, now: datetime) -> Mapping[str, Known]:
@@ -65,6 +71,7 @@ def _values(job: Job | None, known: Mapping[str, Known], given: Mapping[str, obj
     if counted is not None and counted.faults is not None:
         del found["mtbf"]
         found |= {"faults": counted.faults, "exposure": counted.exposure_s, "prior": counted.prior or None}
+        found["observed_nodes"] = known["nodes"].value  # on so many they were counted, whatever is planned
     if any(canonical(name) == "node_share" for name in given):
         found.pop("memory_share", None)  # shares of the same faults: one that was given is not mixed with a known one
     if job is not None:
@@ -76,7 +83,7 @@ def _overridden(known: Mapping[str, Known], given: Mapping[str, object]) -> dict
     """Return what is known with the step time and the stall that were given, so that the present period fits them."""
     better = dict(known)
     for name, value in given.items():
-        if canonical(name) in {"step_time", "save_stall"} and value is not None:
+        if canonical(name) in {"step_time", "save_stall"}:
             try:
                 seconds = FIELDS[canonical(name)](value, name)
             except InvalidInput:

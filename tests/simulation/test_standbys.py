@@ -134,3 +134,26 @@ def test_impossible_pools_are_refused_by_name(simulate: object, change: dict[str
     with pytest.raises(InvalidInput) as refused:
         simulate(**arguments)  # type: ignore[operator]
     assert refused.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("mtbf_s", "swap_s", "standbys", "repair_s", "close"),
+    [
+        (36_000, 1, 1, 40_000, True),
+        (36_000, 1, 0, 9_000, True),
+        (36_000, 360, 1, 40_000, False),
+        (36_000, 2_000, 2, 60_000, False),
+        (10_800, 600, 3, 30_000, False),
+    ],
+)
+def test_the_rate_with_standbys_is_on_the_safe_side(
+    mtbf_s: float, swap_s: float, standbys: int, repair_s: float, close: bool
+) -> None:
+    """Never above the simulated rate; the same where a swap takes no time in which repairs could end."""
+    inputs = job(30, mtbf_s, 300, swap_s)
+    pool = Standbys(count=standbys, repair=Exponential(repair_s))
+    found = check(inputs, 1500, 200_000, 11, standbys=pool, limit_s=100)
+    mean_s = spares.mean_downtime(swap_s, spares.spares(repair_s / mtbf_s, standbys, repair_s), repair_s)
+    planned = exact.ettr_at(replace(inputs, downtime_s=mean_s), 1500)
+    assert planned <= found.ettr + 4 * found.se
+    assert planned >= found.ettr - (4 * found.se if close else 0.015)

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -176,9 +177,17 @@ def test_the_evidence_names_everything_that_was_asked_for() -> None:
         (("--cluster-availability", "99"), "--cluster-availability: '99' is a percentage. Write 0.99."),
         (("--failures-per-day", "2"), "--failures-per-day: tells a second time how often faults come, after mtbf."),
         (("--memory-share", "0.5"),
-         "--memory-share: 0.5 and a node share of 1 are more than all faults. Give --node-share too"),
-        (("--simulate", "many"), "--simulate: 'many' is not possible. Give a whole number from 1 to"),
-        (("--seed", "-1"), "--seed: '-1' is not possible."),
+         "--memory-share: 0.5 and a node share of 1 are more than all faults. "
+         "Both are shares of all faults: give a --node-share of at most 0.5; without one"),
+        (("--simulate", "many"), "--simulate: 'many' is not possible. 100 to 5000000 faults can be simulated."),
+        (("--simulate", "99"), "--simulate: '99' is not possible. 100 to 5000000 faults can be simulated."),
+        (("--simulate=", "--seed", "1"), "--simulate: '' is not possible."),
+        (("--simulate", "--seed", "-1"), "--seed: '-1' is not possible. A seed is a whole number from 0 to"),
+        (("--seed", "1"), "--seed: is of no use without --simulate. Give both, or leave it out."),
+        (("--standbys", "2"), "--standbys: is of no use without repair. Give the mean time of a repair too"),
+        (("--repair", "1d"), "--repair: is of no use without standbys. Give how many nodes stand by too; 0 is"),
+        (("--prior", "fleet", "--nodes", "8"), "--prior: is of no use without counted faults. Give faults and"),
+        (("--observed-nodes", "8"), "--observed-nodes: is of no use without counted faults."),
     ],
 )  # fmt: skip
 def test_a_bad_value_is_refused_under_its_option(arguments: tuple[str, ...], sentence: str) -> None:
@@ -215,11 +224,25 @@ def test_a_simulation_knows_standbys() -> None:
     assert abs(tree["simulation"]["difference"]) <= 4 * tree["simulation"]["se"]
 
 
+def test_a_simulation_knows_tiers_and_says_so() -> None:
+    tiers = ("--node-share=0.3", "--memory-share=0.3", "--drain=2h", "--drain-ssd=10m", "--cluster-availability=0.9")
+    given = (*SOUND[:-1], "0.8", *tiers, "--planned-stops-per-week=2")
+    figures = planned(*given, "--simulate=100000")["simulation"]
+    assert figures["tiers"] is True
+    assert figures["left_out"] == ["the cluster's availability", "planned stops"]
+    assert abs(figures["difference"]) <= figures["good_to"] + 4 * figures["se"]
+    assert figures["good_to"] < 0.012
+    text = plan(*given, "--simulate=2000")
+    assert "Copies in memory, on SSD and on storage were simulated, each with the faults that need it" in text
+    assert "Left out of both: the cluster's availability, planned stops." in text
+    assert "Copies in memory" not in plan(*SOUND, "--simulate=2000")
+
+
 def test_a_plan_is_replayed_over_recorded_failures(tmp_path: Path) -> None:
     gaps = tmp_path / "gaps.txt"
     gaps.write_text("# gaps\n" + "\n".join(["10h", "36000", "5h  # a note", "", "15h"] * 10))
     times = tmp_path / "times.txt"
-    times.write_text("\n".join(str(36_000 * number) for number in range(12)))
+    times.write_text("# times\n" + "\n".join(str(36_000 * number) for number in range(12)))
     read = planned(*SOUND, "--replay", str(gaps))["replay"]
     assert (read["read_as"], read["failures"], read["elapsed_s"]) == ("gaps", 40, 1_440_000)
     assert 0.9 < read["ettr"] <= read["best_ettr"] < 0.97
@@ -227,7 +250,43 @@ def test_a_plan_is_replayed_over_recorded_failures(tmp_path: Path) -> None:
     assert "The best fixed period in hindsight" in plan(*SOUND, "--replay", str(gaps))
 
 
-@pytest.mark.parametrize("content", [None, b"", b"5\n", b"5\nx\n", b"5\n-1\n", b"\xff\xfe\x00", b"0\n0\n0\n"])
+def test_a_replay_is_held_against_what_the_plan_says_of_faults_alone(tmp_path: Path) -> None:
+    record = tmp_path / "gaps.txt"
+    record.write_text("\n".join(["10h", "5h", "15h"] * 10))
+    alone = planned(*SOUND)
+    read = planned(*SOUND, "--replay", str(record))["replay"]
+    assert (read["planned_ettr"], read["left_out"]) == (pytest.approx(alone["recommended_ettr"], rel=1e-12), [])
+    stops = ("--cluster-availability=0.9", "--planned-stops-per-week=20")
+    disturbed = planned(*SOUND, *stops, "--replay", str(record))["replay"]
+    assert disturbed["planned_ettr"] == pytest.approx(read["planned_ettr"], rel=1e-12)
+    assert disturbed["ettr"] == read["ettr"]
+    waiting = ("--standbys=0", "--repair=2h", "--drain=1h", "--node-share=0.5")
+    told = plan(*SOUND, *waiting, "--replay", str(record))
+    assert "Left out of both: waits for a repair, which tier a fault needs (all have the mean drain)." in told
+
+
+@pytest.mark.parametrize(("first_line", "read_as"), [("# gaps", "gaps"), ("# times", "instants"), ("", None)])
+def test_numbers_that_only_rise_may_be_either_and_the_first_line_says_which(
+    tmp_path: Path, first_line: str, read_as: str | None
+) -> None:
+    record = tmp_path / "record.txt"
+    record.write_text(f"{first_line}\n1h\n5h\n9h\n")
+    if read_as is None:
+        (_, line) = refusal(*SOUND, "--replay", str(record))
+        assert "the numbers only rise, so they may be instants or gaps. Say which in a first line: # times" in line
+    else:
+        assert planned(*SOUND, "--replay", str(record))["replay"]["read_as"] == read_as
+
+
+def test_equal_numbers_can_only_be_gaps(tmp_path: Path) -> None:
+    record = tmp_path / "record.txt"
+    record.write_text("10h\n10h\n10h\n")
+    assert planned(*SOUND, "--replay", str(record))["replay"]["elapsed_s"] == 108_000
+
+
+@pytest.mark.parametrize(
+    "content", [None, b"", b"5\n", b"5\n" * 200_001, b"5\nx\n", b"5\n-1\n", b"\xff\xfe\x00", b"0\n0\n0\n"]
+)
 def test_a_record_that_cannot_be_read_is_refused(tmp_path: Path, content: bytes | None) -> None:
     record = tmp_path / "record.txt"
     if content is not None:
@@ -235,6 +294,49 @@ def test_a_record_that_cannot_be_read_is_refused(tmp_path: Path, content: bytes 
     lines = refusal(*SOUND, "--replay", str(record))
     assert lines[0] == "The plan cannot be tried."
     assert lines[1].startswith("--replay: ")
+
+
+@pytest.mark.parametrize("option", ["--job=lm", "--target=0.9", "--simulate", "--seed=1", "--replay=x"])
+def test_nothing_is_given_beside_published_figures(option: str) -> None:
+    lines = refusal("--published", "llama3", option)
+    assert lines[0] == "Nothing was printed."
+    assert lines[1].startswith(f"{option.split('=')[0]}: is of no use beside --published.")
+
+
+def test_a_target_that_no_number_of_steps_keeps_is_told_so() -> None:
+    lines = plan(*SOUND[:-1], "0.94386", "--step-time=10m").splitlines()
+    assert "no number of steps keeps 0.94386: every step takes 10 min" in lines[1]
+    assert "is reachable" not in lines[1]
+    assert "would keep it." in lines[2]
+
+
+@pytest.mark.parametrize(
+    ("values", "way"),
+    [
+        (("--recovery=10m", "--target=0.9439"), "Cheapest way there: a stall of"),
+        (("--recovery=10m", "--target=0.9", "--cluster-availability=0.8"), "Nothing about saves, recovery and faults"),
+    ],
+)
+def test_a_target_out_of_reach_always_comes_with_the_way_there(values: tuple[str, ...], way: str) -> None:
+    lines = plan("--save-stall=30s", "--mtbf=10h", *values).splitlines()
+    assert re.search(r"not reachable, (\d*[1-9]|\d+\.\d*[1-9]\d*) points are missing", lines[1])
+    assert way in lines[2]
+
+
+def test_a_target_that_is_only_come_close_to_is_told_so() -> None:
+    text = plan("--save-stall=30s", "--mtbf=none", "--recovery=10m", "--target=0.5", "--cluster-availability=0.5")
+    assert "50 % is not reachable, long periods only come close to it." in text
+
+
+def test_no_standbys_are_needed_and_the_number_is_0() -> None:
+    text = plan(*SOUND[:2], "--mtbf=none", *SOUND[4:], "--standbys=0", "--repair=1d")
+    assert re.search(r"standbys that leave 1 in 100 without +0\n", text)
+    assert "if nodes fail while it stands still, too" in text
+
+
+def test_counted_faults_have_an_interval_without_a_prior_too() -> None:
+    text = plan(*SOUND[:2], *SOUND[4:], "--faults=0", "--exposure=7d")
+    assert re.search(r"time between faults without a prior \(Garwood\) +2 d 8 h +-", text)
 
 
 @pytest.mark.parametrize("name", ["llama3", "bloom", "byterobust", "meta", "opt175b"])

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from django.core.management import call_command
 
+from reliability.domain.planner.published import TABLES
+
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "planner.md"
 SHOWN = re.findall(r"```\n\$ python manage\.py (.+)\n((?:.*\n)*?)```", PAGE.read_text())
 TOOK = re.compile(r"\d+\.\d s, seed")
@@ -26,7 +28,5 @@ def test_a_command_prints_what_the_page_shows(command: str, printed: str) -> Non
 
 
 def test_every_published_table_is_on_the_page() -> None:
-    from reliability.domain.planner.published import TABLES
-
     told = {command.split()[-1] for command, _ in SHOWN if "--published" in command}
     assert told == set(TABLES)

@@ -3,7 +3,9 @@
 import csv
 import html
 import json
+import random
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +109,8 @@ def test_what_cannot_be_reached_says_what_it_would_take(client_of: Any, job: mod
     assert "Apply to gpt-small" not in text
     assert "It cannot be applied: no period reaches the target" in text
     assert "What would it take for 0.99? Each lever alone, then the two together" in text
-    assert "Save stall , at most 6 s 0.7 s" in text
+    limit_s = exact.plan(replace(INPUTS, target=0.99)).limits.save_stall_s
+    assert f"Save stall , at most 6 s {spoken(limit_s or 0.0)}" in text
     assert "Recovery , at most 1 min 30 s not enough alone" in text
 
 
@@ -331,6 +334,14 @@ def test_a_simulation_agrees_with_the_formula(client_of: Any, job: models.Job, m
     assert "standard errors; 20" in text
 
 
+def test_a_simulation_of_tiers_says_that_it_is_one(client_of: Any, job: models.Job) -> None:
+    tiers = {"node_share": "0.5", "memory_share": "0.2", "drain": "20 min", "drain_ssd": "20"}
+    query = PLAN | tiers | {"planned_stops_per_week": "2"}
+    text = words(client_of("viewer").get("/planner/simulation/", query).content.decode())
+    assert "Memory, SSD and storage were simulated, each with the faults that need its copy" in text
+    assert "Left out of both rates: planned stops." in text
+
+
 def test_a_second_simulation_at_the_same_time_is_refused(client_of: Any, job: models.Job) -> None:
     with checked._turn:
         answer = client_of("viewer").get("/planner/simulation/", PLAN)
@@ -504,3 +515,75 @@ def test_wrong_limits_are_told_at_their_field_and_change_nothing(
     assert f'value="{typed}"' in text
     assert error_at(text, "target") == ""
     assert not models.AutoPlan.objects.exists()
+
+
+# -- whatever is asked -----------------------------------------------------------------------------------
+
+TIMES = ("0", "1e-9", "21 ms", "0.5", "6", "90", "5m", "7.9h", "12d", "1e12", "-1", "nan", "1e400", "x", "", "9" * 60)
+SHARES = ("0", "1e-300", "0.2", "0.5", "0.97", "0.999999999", "1", "1.5", "97", "-0", "x", "")
+COUNTS = ("0", "1", "2", "64", "100000", "1000000000", "9" * 40, "-1", "2.5", "x", "")
+RATES = ("none", "1e-9", "0.1", "60", "28440", "1d", "1e12", "500", "0", "x", "")
+ASKED = {
+    **dict.fromkeys(("save_stall", "recovery", "downtime", "drain", "drain_ssd", "repair", "step_time"), TIMES),
+    **dict.fromkeys(("target", "cluster_availability", "node_share", "memory_share"), SHARES),
+    **dict.fromkeys(("nodes", "standbys"), COUNTS),
+    "mtbf": RATES,
+    "mtbf_unit": ("mtbf", "failures_per_day", "per_1000_node_days", "x"),
+    "planned_stops_per_week": ("0", "2", "500", "5000", "60480000", "1e30", "x"),
+    "period": ("0", "1", "20 steps", "1 step", "1e9 steps", "9" * 40 + " steps", "10 min", "1e12", "x", "-1", ""),
+}
+FIGURES = ("rate", "losses", "optimum", "standbys")
+
+
+def anything(seed: int) -> dict[str, str]:
+    """Return a question of values that may be right, wide apart, absurd or none at all."""
+    chance = random.Random(seed)
+    query = {"job": "gpt-small" if chance.random() < 0.5 else "", **(VALUES if chance.random() < 0.7 else {})}
+    for name in chance.sample(sorted(ASKED), chance.randint(1, 9)):
+        query[name] = chance.choice(ASKED[name])
+    return query
+
+
+HARD = (
+    {"planned_stops_per_week": "500", "recovery": "10 min", "mtbf": "1h"},
+    {"planned_stops_per_week": "2", "recovery": "7.9h", "mtbf": "12d", "save_stall": "1 min"},
+    {"nodes": "100000", "repair": "12d", "mtbf": "60", "recovery": "5"},
+    {"nodes": "4", "repair": "1e12", "mtbf": "60", "recovery": "5", "standbys": "3"},
+    {"mtbf": "none", "repair": "24h", "standbys": "4"},
+    {"mtbf": "none", "target": "0.999999999", "step_time": "1 ms"},
+    {"save_stall": "0", "mtbf": "1e12"},
+)
+
+
+def test_whatever_is_asked_page_and_files_answer_or_say_what_is_wrong(client_of: Any, job: models.Job) -> None:
+    client = client_of("operator")
+    asked = [PLAN | hard for hard in HARD] + [{"job": "", **VALUES} | hard for hard in HARD]
+    answers = 0
+    for query in asked + [anything(seed) for seed in range(60)]:
+        text = page(client, query)
+        told = words(text)
+        assert not re.search(r"(?<!')\b(nan|inf|None)\b", told), query
+        answers += "No answer" not in told
+        for name in FIGURES:
+            file = client.get(f"/planner/csv/{name}/", query)
+            assert file.status_code == (200 if f'id="figure-{name}"' in text else 404), (name, query)
+            assert not re.search(r"\b(nan|inf)\b", file.content.decode()), (name, query)
+    assert answers > len(asked)
+
+
+def test_a_curve_ends_where_planned_stops_would_take_all_time(client_of: Any, job: models.Job) -> None:
+    query = PLAN | {"planned_stops_per_week": "500", "recovery": "10 min", "mtbf": "1h"}
+    lines = list(csv.DictReader(client_of("viewer").get("/planner/csv/optimum/", query).content.decode().splitlines()))
+    assert any(line["period_s_by_faults"] == "" for line in lines)
+    assert any(line["period_s_by_faults"] for line in lines)
+
+
+def test_standbys_are_counted_from_the_nodes_that_are_really_lost(client_of: Any, job: models.Job) -> None:
+    huge = PLAN | {"repair": "1e12", "mtbf": "60", "recovery": "5", "standbys": "3"}
+    assert "in repair at once" in figures_title(page(client_of("viewer"), huge), "standbys")
+
+
+def figures_title(text: str, name: str) -> str:
+    found = re.search(rf'id="title-{name}">([^<]*)<', text)
+    assert found
+    return html.unescape(found[1])

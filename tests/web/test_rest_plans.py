@@ -108,6 +108,40 @@ def test_a_present_period_of_the_job_is_no_mistake_of_the_one_who_asks(api: Clie
     assert tree["present"]["period_s"] == pytest.approx(20 * 120 + 3600)
 
 
+@pytest.mark.parametrize("name", ["save_stall", "save_stall_s"])
+def test_null_means_not_given_under_every_name(api: Client, job: Job, name: str) -> None:
+    status, tree = asked(api, {"job": "lm", "target": 0.9, name: None})
+    assert status == 200, tree
+    assert (tree["inputs"]["save_stall_s"], tree["inputs"]["sources"]["save_stall"]["kind"]) == (0.5, "default")
+    assert asked(api, save_stall_s=None)[1]["inputs"]["save_stall_s"] == 30.0
+    assert set(asked(api, stanbys=None)[1]) == {"stanbys"}
+
+
+def test_faults_counted_on_the_nodes_of_a_job_are_scaled_to_those_asked_about(api: Client, job: Job) -> None:
+    as_it_is, doubled, entered = (
+        asked(api, {"job": "lm", "target": 0.9, **values})[1]["inputs"]
+        for values in ({}, {"nodes": 4}, {"nodes": 4, "mtbf": "10h"})
+    )
+    assert (as_it_is["observed_nodes"], doubled["observed_nodes"], entered["observed_nodes"]) == (2, 2, None)
+    assert doubled["effective"]["mtbf_s"] == pytest.approx(as_it_is["effective"]["mtbf_s"] / 2)
+    assert entered["effective"]["mtbf_s"] == 36_000
+
+
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [({"standbys": 2}, "standbys"), ({"repair_s": 60}, "repair_s"), ({"prior": "jeffreys"}, "prior")],
+)
+def test_a_value_that_changes_nothing_is_refused(api: Client, values: dict[str, Any], field: str) -> None:
+    status, errors = asked(api, **values)
+    assert status == 400
+    assert set(errors) == {field}
+    assert "is of no use without" in errors[field][0]
+
+
+def test_what_is_known_of_a_job_makes_a_value_count(api: Client, job: Job) -> None:
+    assert asked(api, {"job": "lm", "target": 0.9, "repair": "1d"})[0] == 200
+
+
 @pytest.mark.parametrize(
     ("values", "field", "sentence"),
     [
@@ -277,6 +311,23 @@ def test_the_schema_has_types_for_the_question_and_the_answer(api: Client) -> No
     assert set(model) == set(tree)
     assert set(schema["components"]["schemas"]["FirstOrder"]["properties"]) == set(tree["first_order"])
     assert not any(path.startswith("/api/") and "/v1/" not in path for path in schema["paths"])
+
+
+def test_all_of_an_answer_is_in_the_schema(api: Client) -> None:
+    schemas = api.get("/api/v1/schema/?format=json").json()["components"]["schemas"]
+    full = {
+        "step_time": 14.2, "period": "1h", "standbys": 1, "repair": "1d", "nodes": 8, "node_share": 0.5, "drain": 60,
+    }  # fmt: skip
+    tree = asked(api, **full)[1]
+    assert tree["laws"]
+    assert tree["tiers"]
+    for name, found in tree.items():
+        told = schemas["PlanAnswer"]["properties"][name]
+        if isinstance(found, dict) and name != "inputs":
+            told = told.get("allOf", told.get("oneOf", [told]))[0]
+            assert set(schemas[told["$ref"].rsplit("/", 1)[-1]]["properties"]) == set(found), name
+        elif isinstance(found, list) and found and isinstance(found[0], dict):
+            assert set(schemas[told["items"]["$ref"].rsplit("/", 1)[-1]]["properties"]) == set(found[0]), name
 
 
 def test_what_is_known_of_a_job_is_not_measured_anew_for_every_key(api: Client, job: Job) -> None:

@@ -39,11 +39,12 @@ MOST_STANDBYS = 10_000
 def answer(request: Request) -> Answer:
     """Return the answer. Raises InvalidInput where the values cannot be planned with."""
     inputs = request.inputs
-    waits = request.standbys is not None and request.repair_s is not None
-    plan = exact.plan(inputs, downtime_at=request.downtime_at if waits else None)
+    plan = exact.plan(inputs, inputs_at=request.inputs_at if request.waits else None)
     low_s = plan.interval_s[0] if plan.interval_s else None
     recommended_s = low_s if plan.period_s is None else plan.period_s
     estimate = first_order.plan(inputs)
+    steps = None if request.step_s is None else step_plan(inputs, plan, request.step_s)
+    used_s = recommended_s if steps is None else steps.period_s
     return Answer(
         request=request,
         inputs=inputs,
@@ -51,8 +52,8 @@ def answer(request: Request) -> Answer:
         first_order=estimate,
         recommended_s=recommended_s,
         recommended_ettr=plan.ettr_max if recommended_s is None else exact.ettr_at(inputs, recommended_s),
-        shares=plan.shares if recommended_s is None else exact.shares_at(inputs, recommended_s),
-        steps=None if request.step_s is None else step_plan(inputs, plan, request.step_s),
+        shares=plan.shares if used_s is None else exact.shares_at(inputs, used_s),
+        steps=steps,
         first_order_steps=None if request.step_s is None else step_plan(inputs, estimate, request.step_s),
         present=_present(request, inputs, plan, recommended_s),
         spares=_spares(request, inputs),
@@ -83,22 +84,22 @@ def _spares(request: Request, inputs: Inputs) -> Standbys | None:
         load=found.load,
         p_no_standby=found.p_no_standby,
         share_short=found.share_short,
-        mean_wait_s=found.mean_wait_s,
+        mean_wait_s=spares.wait_s(request.downtime_s, request.repair_s or 0.0, found.standbys),
         mean_downtime_s=inputs.downtime_s,
         for_one_percent=enough,
     )
 
 
 def _credible(request: Request, plan: ModelPlan) -> Credible | None:
-    """Map the ends of the rate's interval to periods and rates: both fall with it."""
+    """Map the ends of the rate's interval, of the planned job, to periods and rates: both fall with it."""
     known = request.posterior
     if known is None:
         return None
     low, high = known.interval(LEVEL)
-    low = max(low, 1e-99)
+    low, high = max(low * request.growth, 1e-99), high * request.growth
     seldom, often = _best_at(request, low), _best_at(request, high)
     if plan.limits.mtbf_s is not None:
-        p_target = known.probability_below(1.0 / plan.limits.mtbf_s)
+        p_target = known.probability_below(1.0 / (plan.limits.mtbf_s * request.growth))
     else:
         p_target = 1.0 if levers.reachable(request.inputs_at(0.0)) else 0.0
     return Credible(
@@ -120,7 +121,7 @@ def _best_at(request: Request, faults_per_s: float) -> tuple[float, float]:
 
 
 def _levers(request: Request, inputs: Inputs, plan: ModelPlan) -> Levers:
-    nodes = None if request.nodes is None else levers.most_nodes(inputs, request.nodes, plan.limits.mtbf_s)
+    nodes = None if request.nodes is None else _nodes(request, request.nodes, inputs, plan)
     return Levers(
         save_stall_s=plan.limits.save_stall_s,
         recovery_s=plan.limits.recovery_s,
@@ -129,6 +130,19 @@ def _levers(request: Request, inputs: Inputs, plan: ModelPlan) -> Levers:
         standbys=None if request.repair_s is None else _standbys(request, inputs.faults_per_s),
         cheapest=levers.cheapest_pair(inputs),
     )
+
+
+def _nodes(request: Request, nodes: int, inputs: Inputs, plan: ModelPlan) -> int | None:
+    """Return the largest job that reaches the target; the search starts where the limit of the rate puts it."""
+    limit_s, share = plan.limits.mtbf_s, request.shares[0]
+    if inputs.mtbf_s is None or limit_s is None or share == 0:
+        return None
+    guess = nodes * (1.0 + (inputs.mtbf_s / limit_s - 1.0) / share)
+
+    def inputs_with(count: int) -> Inputs:
+        return request.on(count).inputs
+
+    return levers.most_nodes(inputs_with, math.floor(min(max(guess, 1.0), 1e9) * (1 + 1e-9)))
 
 
 def _gains(request: Request, inputs: Inputs) -> tuple[Gain, ...]:

@@ -11,19 +11,25 @@ from reliability.domain.planner.results import ModelPlan
 from reliability.domain.planner.steps import StepPlan
 
 DAY_S = 86_400.0
+_ROUNDING = 1e-9
 _REQUEST = tuple(field.name for field in fields(Request))
 
 
 def as_json(found: Answer, *, sources: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the answer as finite numbers, text, lists and null.
 
-    At the top is the exact model, with `shares` of the best period; `first_order` holds the same keys, raw: its rates
-    may be negative where it describes nothing. `inputs` is the request as it was made, `inputs.effective` what the
-    models were given, `inputs.sources` what the caller knows about where each value comes from.
+    At the top is the exact model, with the `shares` of the recommended steps or period; `first_order` holds the same
+    keys, raw: its rates may be negative where it describes nothing, and then it has no shares. `reachable` is the
+    verdict, and `why_no_steps` says why it is none where a period alone would do. `inputs` is the request as it was
+    made, `inputs.effective` what the models were given (`drain_s` the mean over all faults), `inputs.sources` what the
+    caller knows about where each value comes from.
     """
     lost = {name: share * DAY_S for name, share in asdict(found.shares).items() if name != "useful"}
     tree = {
         **_model(found.exact),
+        "shares": asdict(found.shares),
+        "reachable": found.reachable,
+        "why_no_steps": found.why_no_steps,
         "first_order": {**_model(found.first_order), "steps": _steps(found.first_order_steps)},
         "inputs": _inputs(found, sources or {}),
         "recommended_s": found.recommended_s,
@@ -36,6 +42,8 @@ def as_json(found: Answer, *, sources: Mapping[str, Any] | None = None) -> dict[
         "gains": [asdict(gain) for gain in found.gains],
         "comparisons": [asdict(row) for row in found.comparisons],
         "lost_per_day_s": lost,
+        "laws": [asdict(law) for law in found.laws],
+        "tiers": [asdict(tier) for tier in found.tiers],
     }
     written: dict[str, Any] = _finite(tree)
     return written
@@ -46,7 +54,10 @@ def _steps(plan: StepPlan | None) -> dict[str, Any] | None:
 
 
 def _model(plan: ModelPlan) -> dict[str, Any]:
-    return asdict(plan)
+    tree = asdict(plan)
+    if min(tree["shares"].values()) < -_ROUNDING:
+        tree["shares"] = None
+    return tree
 
 
 def _inputs(found: Answer, sources: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,7 +65,9 @@ def _inputs(found: Answer, sources: Mapping[str, Any]) -> dict[str, Any]:
     effective = {
         "mtbf_s": found.inputs.mtbf_s,
         "downtime_s": found.inputs.downtime_s,
-        "drain_s": found.inputs.drain_s,
+        "drain_s": found.inputs.mean_drain_s,
+        "tiers": found.inputs.tiers,
+        "faults_per_s": found.inputs.faults_per_s,
         "available": found.inputs.available,
     }
     return {**given, "effective": effective, "sources": dict(sources)}

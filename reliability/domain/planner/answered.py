@@ -2,12 +2,15 @@
 
 from dataclasses import dataclass
 
+from reliability.domain.planner import what_if
 from reliability.domain.planner.comparisons import Comparison
+from reliability.domain.planner.durations import spoken
 from reliability.domain.planner.inputs import Inputs
 from reliability.domain.planner.levers import Gain, Pair
 from reliability.domain.planner.request import Request
 from reliability.domain.planner.results import ModelPlan, Shares
 from reliability.domain.planner.steps import StepPlan
+from reliability.domain.planner.what_if import TierPlan, UnderLaw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +73,8 @@ class Answer:
     """Everything that page, command and REST tell.
 
     `recommended_s` is the period to use, start to start: the best one, or without faults the shortest that keeps the
-    target (None: none does). `recommended_ettr` and `shares` are what it gives.
+    target (None: none does). `recommended_ettr` is what it gives; `shares` are those of the recommended steps where the
+    time of a step is known. `reachable` is the verdict.
     """
 
     request: Request
@@ -88,3 +92,31 @@ class Answer:
     levers: Levers
     gains: tuple[Gain, ...]
     comparisons: tuple[Comparison, ...]
+
+    @property
+    def used_s(self) -> float | None:
+        """The period that is really used, start to start: that of the recommended steps, where these are known."""
+        return self.recommended_s if self.steps is None else self.steps.period_s
+
+    @property
+    def reachable(self) -> bool:
+        """Whether the target is reached: by some period, and by some whole number of steps where a step is known."""
+        return self.exact.feasible and (self.steps is None or self.steps.interval is not None)
+
+    @property
+    def why_no_steps(self) -> str | None:
+        """Why no number of steps keeps a target that some period would keep; None where one does, or no period does."""
+        if self.reachable or not self.exact.feasible or self.request.step_s is None:
+            return None
+        step = spoken(self.request.step_s)
+        return f"no number of steps keeps {self.inputs.target:.6g}: every step takes {step}"
+
+    @property
+    def laws(self) -> tuple[UnderLaw, ...]:
+        """What other laws of faults make of the used period; computed when asked for."""
+        return what_if.under_laws(self.inputs, self.used_s) if self.used_s else ()
+
+    @property
+    def tiers(self) -> tuple[TierPlan, ...]:
+        """How often each tier gets a copy at the used period."""
+        return what_if.tiers(self.request, self.used_s) if self.used_s else ()

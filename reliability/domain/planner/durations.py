@@ -6,8 +6,8 @@ import re
 from reliability.errors import InvalidInput
 
 LEAST_S = 1e-9
-MOST_S = 1e12
-LONGEST = 60
+LONGEST_S = 1e12
+MOST_LETTERS = 60
 EXAMPLES = "Write a time as 30, 30s, 5m, 7.9h or 12d."
 _UNITS = {
     "ms": 1e-3,
@@ -25,8 +25,8 @@ _SIGNED_NUMBER = re.compile(rf"[+-]?{_NUMBER}", re.ASCII)
 def shown(value: object) -> str:
     """Return a value as it may stand in a message: short, printable, whatever it is."""
     if isinstance(value, str):
-        text = "".join(letter if letter.isprintable() else "\ufffd" for letter in value[: LONGEST + 1])
-        return f"'{text[:LONGEST]}...'" if len(value) > LONGEST else f"'{text}'"
+        text = "".join(letter if letter.isprintable() else "\ufffd" for letter in value[: MOST_LETTERS + 1])
+        return f"'{text[:MOST_LETTERS]}...'" if len(value) > MOST_LETTERS else f"'{text}'"
     if isinstance(value, bool) or value is None:
         return str(value).lower()
     if isinstance(value, int):
@@ -44,7 +44,7 @@ def number(value: object, field: str, hint: str) -> float:
         lowered = text.lower().lstrip("+-")
         if lowered in {"nan", "inf", "infinity"}:
             raise InvalidInput(field, f"{shown(text)} is not a finite number", hint=hint)
-        if len(text) > LONGEST or not _SIGNED_NUMBER.fullmatch(text):
+        if len(text) > MOST_LETTERS or not _SIGNED_NUMBER.fullmatch(text):
             raise InvalidInput(field, f"{shown(text)} is not a number", hint=_with_point(text) or hint)
         value = float(text)
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -58,7 +58,7 @@ def number(value: object, field: str, hint: str) -> float:
 
 def _with_point(text: str) -> str:
     better = text.replace(",", ".", 1)
-    known = "," in text and len(text) <= LONGEST
+    known = "," in text and len(text) <= MOST_LETTERS
     return f"Write {better}." if known and _parts(better.lstrip("+-")) else ""
 
 
@@ -85,7 +85,7 @@ def seconds(value: object, field: str, *, hint: str = EXAMPLES) -> float:
         raise InvalidInput(field, f"{shown(value)} is negative", hint=f"Give 0 or more. {hint}")
     if 0 < found < LEAST_S:
         raise InvalidInput(field, f"{shown(value)} is shorter than a nanosecond", hint=hint)
-    if found > MOST_S:
+    if found > LONGEST_S:
         raise InvalidInput(field, f"{shown(value)} is longer than 30 000 years", hint=hint)
     return found
 
@@ -93,7 +93,7 @@ def seconds(value: object, field: str, *, hint: str = EXAMPLES) -> float:
 def _written(text: str, field: str, hint: str) -> float:
     text = text.strip()
     negative = text.startswith("-")
-    parts = _parts(text.lstrip("+-").strip()) if len(text) <= LONGEST else []
+    parts = _parts(text.lstrip("+-").strip()) if len(text) <= MOST_LETTERS else []
     if not parts:
         words = text.lower().lstrip("+-")
         what = "a finite time" if words in {"nan", "inf", "infinity"} else "a duration"
@@ -105,11 +105,11 @@ def _written(text: str, field: str, hint: str) -> float:
 
 
 def spoken(duration_s: float) -> str:
-    """Write a duration as people say it, in two units at most."""
+    """Write a duration as people say it: below a minute with three digits that count, else in two units at most."""
     if duration_s < 0.1:
         return "0 s" if duration_s == 0 else f"{duration_s * 1000:.3g} ms"
     if duration_s < 59.95:
-        return f"{duration_s:.1f} s".replace(".0 s", " s")
+        return f"{duration_s:.3g} s"
     if duration_s < 3599.5:
         return _two(round(duration_s), 60, "min", "s")
     if duration_s < 86_370:

@@ -6,19 +6,28 @@ w with its stall O then takes (1/lambda + D) e^(lambda (R + d)) (e^(lambda tau) 
 
     E(tau) = lambda w e^(-lambda (R + d)) / ((1 + lambda D) (e^(lambda tau) - 1))
 
-with the recovery R, the downtime D and the drain d. All of it is exact, in closed form but for `roots`, and holds for
-every lambda O: exponents are kept as logarithms, so that nothing overflows and a rate too small to write is 0.
+with the recovery R, the downtime D and the drain d; `tiers` says what several drains make of it. All of it is exact
+for one drain, in closed form but for `roots`, and holds for every lambda O: exponents are kept as logarithms, so that
+nothing overflows and a rate too small to write is 0.
 
 Source: for D = d = 0 Daly 2006, "A higher order estimate of the optimum checkpoint interval for restart dumps".
 """
 
 import math
 
+from reliability.domain.planner import tiers
 from reliability.domain.planner.inputs import Inputs, check_period
-from reliability.domain.planner.limits import DowntimeAt, mtbf_limit, recovery_limit, stall_limit
-from reliability.domain.planner.losses import choice, fixed, log_ratio
+from reliability.domain.planner.limits import (
+    DowntimeAt,
+    InputsAt,
+    mtbf_limit,
+    recovery_limit,
+    stall_limit,
+    with_downtime,
+)
+from reliability.domain.planner.losses import choice, fixed, log_ratio, rollback
 from reliability.domain.planner.results import Limits, ModelPlan, Shares
-from reliability.domain.planner.roots import excess, falling, log_growth, rising
+from reliability.domain.planner.roots import excess, falling, rising
 
 MODEL = "exact_exponential"
 
@@ -30,7 +39,8 @@ def ettr_at(inputs: Inputs, period_s: float) -> float:
     """Return the effective training rate E(tau) times the share of time that is available; from 0 to 1.
 
     period_s: start to start, seconds; 0 only where a save takes no time. A period below the stall leaves no time for
-    work, so 0; one below the drain counts as if drains could overlap. Raises InvalidInput for any other period.
+    work, so 0; at one below a drain the copies of that tier are drained back to back (see `tiers`). Raises InvalidInput
+    for any other period.
     """
     check_period(inputs, period_s)
     if period_s <= inputs.save_stall_s and period_s > 0:
@@ -38,7 +48,7 @@ def ettr_at(inputs: Inputs, period_s: float) -> float:
     rate = inputs.available * (1.0 - inputs.save_stall_s / period_s if period_s else 1.0)
     if inputs.mtbf_s is None:
         return rate
-    lost = log_growth(period_s / inputs.mtbf_s) + (inputs.recovery_s + inputs.drain_s) / inputs.mtbf_s
+    lost = rollback(inputs, inputs.mtbf_s, period_s) + inputs.recovery_s / inputs.mtbf_s
     return rate * math.exp(-lost) / (1.0 + inputs.downtime_s / inputs.mtbf_s)
 
 
@@ -59,7 +69,7 @@ def shares_at(inputs: Inputs, period_s: float) -> Shares:
     mtbf_s = inputs.mtbf_s
     up = available / (1.0 + inputs.downtime_s / mtbf_s)
     running = up * math.exp(-inputs.recovery_s / mtbf_s)
-    lost = log_growth(period_s / mtbf_s) + inputs.drain_s / mtbf_s
+    lost = rollback(inputs, mtbf_s, period_s)
     kept = running * math.exp(-lost)
     return _with_stops(
         inputs,
@@ -79,21 +89,24 @@ def best(inputs: Inputs) -> tuple[float | None, float]:
     """
     if inputs.mtbf_s is None:
         return None, inputs.available
-    period_s, lost = choice(inputs.save_stall_s, inputs.mtbf_s, inputs.drain_s)
+    period_s, lost = choice(inputs, inputs.mtbf_s)
     return period_s, inputs.available * math.exp(-lost - fixed(inputs, inputs.mtbf_s))
 
 
-def plan(inputs: Inputs, *, downtime_at: DowntimeAt | None = None) -> ModelPlan:
+def plan(inputs: Inputs, *, downtime_at: DowntimeAt | None = None, inputs_at: InputsAt | None = None) -> ModelPlan:
     """Return the best period, what it gives, the periods that keep the target, and the limits of each input alone.
 
     `downtime_at` gives the downtime in seconds for a rate of faults per second, where standbys make it depend on
-    that; it counts for the limit of the time between faults only. Times are accurate to 1e-9 of their size, except
-    where the target is all but just reachable: there both ends move with the square root of the inputs' rounding.
+    that, `inputs_at` all inputs; they count for the limit of the time between faults only. Times are accurate to 1e-9
+    of their size, except where the target is all but just reachable: there both ends move with the square root of the
+    inputs' rounding.
     """
+    if downtime_at is not None:
+        inputs_at = with_downtime(inputs, downtime_at)
     if inputs.mtbf_s is None:
-        return _without_faults(inputs, downtime_at)
+        return _without_faults(inputs, inputs_at)
     available = inputs.available
-    period_s, lost = choice(inputs.save_stall_s, inputs.mtbf_s, inputs.drain_s)
+    period_s, lost = choice(inputs, inputs.mtbf_s)
     always = fixed(inputs, inputs.mtbf_s)
     interval = _interval(inputs, inputs.mtbf_s, period_s, lost, log_ratio(available, inputs.target) - always)
     return ModelPlan(
@@ -104,15 +117,15 @@ def plan(inputs: Inputs, *, downtime_at: DowntimeAt | None = None) -> ModelPlan:
         feasible=interval is not None,
         interval_s=interval,
         shares=shares_at(inputs, period_s),
-        limits=_limits(inputs, downtime_at),
+        limits=_limits(inputs, inputs_at),
     )
 
 
-def _limits(inputs: Inputs, downtime_at: DowntimeAt | None) -> Limits:
+def _limits(inputs: Inputs, inputs_at: InputsAt | None) -> Limits:
     return Limits(
         save_stall_s=stall_limit(inputs),
         recovery_s=recovery_limit(inputs),
-        mtbf_s=mtbf_limit(inputs, downtime_at),
+        mtbf_s=mtbf_limit(inputs, inputs_at),
     )
 
 
@@ -123,8 +136,10 @@ def _interval(inputs: Inputs, mtbf_s: float, period_s: float, lost: float, budge
         return period_s, period_s
     if spare < 0:
         return None
-    low, high = _ends(inputs.save_stall_s / mtbf_s, budget)
-    return min(max(low * mtbf_s, inputs.drain_s), period_s), max(high * mtbf_s, period_s)
+    low, high = (x * mtbf_s for x in _ends(inputs.save_stall_s / mtbf_s, budget))
+    if inputs.tiers and low < inputs.slowest_s:
+        low, high = tiers.ends(inputs.tiers, inputs.save_stall_s, mtbf_s, period_s, budget, (low, high))
+    return min(max(low, inputs.drain_s), period_s), max(high, period_s)
 
 
 def _ends(stall: float, budget: float) -> tuple[float, float]:
@@ -146,7 +161,7 @@ def _ends(stall: float, budget: float) -> tuple[float, float]:
     return low, high
 
 
-def _without_faults(inputs: Inputs, downtime_at: DowntimeAt | None) -> ModelPlan:
+def _without_faults(inputs: Inputs, inputs_at: InputsAt | None) -> ModelPlan:
     """The longer the period the better: the rate comes as near to what is available as one likes."""
     available, target = inputs.available, inputs.target
     interval: tuple[float, float | None] | None = None
@@ -162,7 +177,7 @@ def _without_faults(inputs: Inputs, downtime_at: DowntimeAt | None) -> ModelPlan
         feasible=interval is not None,
         interval_s=interval,
         shares=_with_stops(inputs, available, 0.0, 0.0, 0.0, 0.0),
-        limits=_limits(inputs, downtime_at),
+        limits=_limits(inputs, inputs_at),
     )
 
 
@@ -174,12 +189,12 @@ def _with_stops(
     stops = inputs.cluster_availability * inputs.planned_stops_per_s
     if not stops:
         return Shares(useful, saving, rollback, recovery, downtime)
-    ratio = inputs.recovery_s / inputs.mtbf_s if inputs.mtbf_s is not None else 0.0
+    ratio = min(inputs.recovery_s / inputs.mtbf_s, 700.0) if inputs.mtbf_s is not None else 0.0
     restored_s = inputs.mtbf_s * math.expm1(ratio) if inputs.mtbf_s is not None else inputs.recovery_s
     return Shares(
         useful,
         saving,
         rollback,
         recovery + stops * restored_s,
-        downtime + stops * inputs.downtime_s * math.exp(ratio),
+        downtime + stops * inputs.stop_downtime_s * math.exp(ratio),
     )

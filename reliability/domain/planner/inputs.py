@@ -3,11 +3,14 @@
 import math
 from dataclasses import dataclass
 
+from reliability.domain.planner import tiers
+from reliability.domain.planner.durations import shown
 from reliability.errors import InvalidInput
 
 MOST_S = 1e100
 LEAST_MTBF_S = 1e-100
 _BIGGEST_EXPONENT = 700.0
+_ROUNDING = 1e-9
 _SECONDS = "Give seconds, 0 or more."
 _SHARE = "Give a share such as 0.95, not a percentage."
 
@@ -21,7 +24,12 @@ class Inputs:
     downtime_s: detection, queue and the swap of nodes, not exposed. drain_s: from the end of the stall until the copy
     is durable; one drain ends before the next begins. target: wanted effective training rate, between 0 and 1.
     cluster_availability: share of time in which the job can run at all, for stops that are not in downtime_s.
-    planned_stops_per_s: stops on purpose per second of calendar time, each with a save before it.
+    planned_stops_per_s: stops on purpose per second of the available time, each with a save before it, and
+    planned_downtime_s the downtime of one and of the faults within it (None: downtime_s; they wait for no repair).
+
+    Where not every fault needs the copy on storage, `tiers` takes the place of drain_s: pairs (share of the faults that
+    need the tier, its drain in seconds); faults in no tier lose no copy. A tier that is slower than the period copies
+    back to back, so that only drain_s, which every fault needs, is a bound of the period.
 
     Raises InvalidInput, naming the field, where a value cannot be planned with.
     """
@@ -34,12 +42,18 @@ class Inputs:
     drain_s: float = 0.0
     cluster_availability: float = 1.0
     planned_stops_per_s: float = 0.0
+    tiers: tuple[tuple[float, float], ...] = ()
+    planned_downtime_s: float | None = None
 
     def __post_init__(self) -> None:
         check("save_stall_s", self.save_stall_s, 0.0, MOST_S, _SECONDS)
         check("recovery_s", self.recovery_s, 0.0, MOST_S, _SECONDS)
         check("downtime_s", self.downtime_s, 0.0, MOST_S, _SECONDS)
         check("drain_s", self.drain_s, 0.0, MOST_S, _SECONDS)
+        if self.tiers:
+            self._check_tiers()
+        if self.planned_downtime_s is not None:
+            check("planned_downtime_s", self.planned_downtime_s, 0.0, MOST_S, _SECONDS)
         if self.mtbf_s is not None:
             check("mtbf_s", self.mtbf_s, LEAST_MTBF_S, MOST_S, "Give seconds above 0, or nothing for no faults.")
         check("target", self.target, 0.0, 1.0, _SHARE)
@@ -52,10 +66,45 @@ class Inputs:
         if self.planned_stops_per_s and self.available <= 0.0:
             raise InvalidInput(
                 "planned_stops_per_s",
-                f"planned stops of {planned_stop_s(self.mtbf_s, self.recovery_s, self.downtime_s):.4g} s each take "
-                "all of the time",
+                f"planned stops of {planned_stop_s(self.mtbf_s, self.recovery_s, self.stop_downtime_s):.4g} s each "
+                "take all of the time",
                 hint="Give fewer planned stops, or a shorter recovery or downtime.",
             )
+
+    def _check_tiers(self) -> None:
+        if self.drain_s:
+            raise InvalidInput("drain_s", "is given in two ways", hint="Give it, or the drain of each tier.")
+        for share, drain_s in self.tiers:
+            check("tiers", share, 0.0, 1.0, _SHARE)
+            check("tiers", drain_s, 0.0, MOST_S, _SECONDS)
+        if math.fsum(share for share, _ in self.tiers) > 1.0 + _ROUNDING:
+            raise InvalidInput("tiers", "need more than all faults", hint="The shares add up to 1 at most.")
+
+    @property
+    def mean_drain_s(self) -> float:
+        """The drain that a fault waits for, on average over all faults."""
+        return math.fsum(share * drain_s for share, drain_s in self.tiers) if self.tiers else self.drain_s
+
+    @property
+    def slowest_s(self) -> float:
+        """The longest drain; at a period that is not shorter, every tier follows every save."""
+        return max(drain_s for _, drain_s in self.tiers) if self.tiers else self.drain_s
+
+    @property
+    def lags(self) -> tuple[tuple[float, float], ...]:
+        """The tiers, or the one drain as a tier that every fault needs."""
+        return self.tiers or ((1.0, self.drain_s),)
+
+    def lag_s(self, period_s: float) -> float:
+        """Return by how much a fault finds its newest copy too old: the drains, and more where tiers lag behind."""
+        if period_s >= self.slowest_s or self.mtbf_s is None:
+            return self.mean_drain_s
+        return self.mean_drain_s + self.mtbf_s * tiers.behind(self.lags, self.mtbf_s, period_s)
+
+    @property
+    def stop_downtime_s(self) -> float:
+        """The downtime of a planned stop."""
+        return self.downtime_s if self.planned_downtime_s is None else self.planned_downtime_s
 
     @property
     def faults_per_s(self) -> float:
@@ -67,7 +116,7 @@ class Inputs:
         """Share of time that is left for training and its faults: A (1 - nu C), see `available_share`."""
         if not self.planned_stops_per_s:
             return self.cluster_availability
-        return available_share(self, self.mtbf_s, self.recovery_s, self.downtime_s)
+        return available_share(self, self.mtbf_s, self.recovery_s)
 
 
 def planned_stop_s(mtbf_s: float | None, recovery_s: float, downtime_s: float) -> float:
@@ -84,12 +133,13 @@ def planned_stop_s(mtbf_s: float | None, recovery_s: float, downtime_s: float) -
     return downtime_s + (mtbf_s + downtime_s) * math.expm1(ratio)
 
 
-def available_share(inputs: Inputs, mtbf_s: float | None, recovery_s: float, downtime_s: float) -> float:
-    """Return A (1 - nu C) for other faults, recovery and downtime than those of the inputs; at least 0."""
+def available_share(inputs: Inputs, mtbf_s: float | None, recovery_s: float) -> float:
+    """Return A (1 - nu C) for other faults and another recovery than those of the inputs; at least 0."""
     stops = inputs.planned_stops_per_s
     if not stops:
         return inputs.cluster_availability
-    return inputs.cluster_availability * max(0.0, 1.0 - stops * planned_stop_s(mtbf_s, recovery_s, downtime_s))
+    stop_s = planned_stop_s(mtbf_s, recovery_s, inputs.stop_downtime_s)
+    return inputs.cluster_availability * max(0.0, 1.0 - stops * stop_s)
 
 
 def check(field: str, value: object, low: float, high: float, hint: str) -> None:
@@ -101,14 +151,6 @@ def check(field: str, value: object, low: float, high: float, hint: str) -> None
     if isinstance(value, float) and not math.isfinite(value):
         raise InvalidInput(field, f"{value} is not a finite number", hint=hint)
     raise InvalidInput(field, f"{shown(value)} is not between {low:g} and {high:g}", hint=hint)
-
-
-def shown(value: int | float) -> str:
-    """Write a number for a message; a whole number too large for a float by its number of digits."""
-    try:
-        return f"{value:g}"
-    except OverflowError:
-        return "a number beyond all measure"
 
 
 def check_period(inputs: Inputs, period_s: float) -> None:

@@ -52,7 +52,8 @@ class LevelPlan:
     levels: the kept ones, each with the faults of the dropped ones below it. dropped: indices of the others.
     periods_s: best periods, not yet whole multiples. multiples: each kept level is saved at every so many saves of the
     one below it. ettr: first-order effective training rate at periods_s, and with drains that a lower fault aborts.
-    overhead: the part of the loss that the periods decide, saves plus half periods.
+    overhead: the part of the loss that the periods decide, saves plus half periods. whole_periods_s: the periods to
+    use, with the lowest one chosen anew for the multiples, and whole_ettr their first-order rate.
     """
 
     levels: tuple[Level, ...]
@@ -62,6 +63,8 @@ class LevelPlan:
     overhead: float
     ettr: float
     ettr_with_aborted_drains: float
+    whole_periods_s: tuple[float, ...]
+    whole_ettr: float
 
 
 def first_order(levels: Sequence[Level], downtime_s: float = 0.0) -> LevelPlan:
@@ -91,14 +94,18 @@ def first_order(levels: Sequence[Level], downtime_s: float = 0.0) -> LevelPlan:
 def _plan(levels: Sequence[Level], kept: tuple[int, ...], downtime_s: float) -> LevelPlan:
     chosen = merged(levels, kept)
     periods = nested_periods(chosen)
+    multiples = whole_multiples(chosen, periods)
+    whole = whole_periods(chosen, multiples)
     return LevelPlan(
         levels=chosen,
         dropped=tuple(index for index in range(len(levels)) if index not in kept),
         periods_s=periods,
-        multiples=whole_multiples(chosen, periods),
+        multiples=multiples,
         overhead=overhead_at(chosen, periods),
         ettr=ettr_at(chosen, periods, downtime_s),
         ettr_with_aborted_drains=ettr_with_aborted_drains(chosen, periods, downtime_s),
+        whole_periods_s=whole,
+        whole_ettr=ettr_at(chosen, whole, downtime_s),
     )
 
 
@@ -136,7 +143,7 @@ def _best_period(stall_s: float, faults_per_s: float, drain_s: float) -> float:
 
 
 def whole_multiples(levels: Sequence[Level], periods_s: Sequence[float]) -> tuple[int, ...]:
-    """Return the best of rounding each ratio of neighbouring periods down or up, for the period of the lowest level.
+    """Return the best of rounding each ratio of neighbouring periods down or up, the lowest period chosen anew.
 
     Never so far down that a drain takes longer than the period it belongs to.
     """
@@ -147,11 +154,25 @@ def whole_multiples(levels: Sequence[Level], periods_s: Sequence[float]) -> tupl
             drained = math.ceil(level.drain_s / actual[-1] - _WHOLE)
             multiples.append(max(1, drained, whole(period_s / actual[-1])))
             actual.append(actual[-1] * multiples[-1])
-        overhead = overhead_at(levels, actual)
+        overhead = overhead_at(levels, whole_periods(levels, multiples))
         if best is None or overhead < best[0]:
             best = overhead, tuple(multiples)
     assert best is not None
     return best[1]
+
+
+def whole_periods(levels: Sequence[Level], multiples: Sequence[int]) -> tuple[float, ...]:
+    """Return the best periods in seconds that are these multiples of each other, none below its drain.
+
+    With k_l saves of the lowest level to one of level l its period is sqrt( 2 sum of stall / k over sum of faults k ).
+    Raises InvalidInput where no level has faults.
+    """
+    every = [math.prod(multiples[:index]) for index in range(len(levels))]
+    stall_s = math.fsum(level.stall_s / count for level, count in zip(levels, every, strict=True))
+    faults_per_s = math.fsum(level.faults_per_s * count for level, count in zip(levels, every, strict=True))
+    drain_s = max(level.drain_s / count for level, count in zip(levels, every, strict=True))
+    lowest_s = _best_period(stall_s, faults_per_s, drain_s)
+    return tuple(lowest_s * count for count in every)
 
 
 def overhead_at(levels: Sequence[Level], periods_s: Sequence[float]) -> float:

@@ -1,16 +1,17 @@
 """What would it take to reach the target, and what would be worth improving first?"""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from reliability.domain.planner import exact
 from reliability.domain.planner.inputs import Inputs
 from reliability.domain.planner.limits import recovery_limit, stall_limit
+from reliability.domain.planner.roots import least_whole, summit
+from reliability.errors import InvalidInput
 
 _ROUNDING = 1e-12
-_GOLDEN = (math.sqrt(5) - 1) / 2
-_SECTIONS = 45
+_WIDTH = 1e-9
+_MOST_NODES = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +35,26 @@ def reachable(inputs: Inputs) -> bool:
     return exact.best(inputs)[1] >= inputs.target * (1 - _ROUNDING)
 
 
-def most_nodes(inputs: Inputs, nodes: int, mtbf_limit_s: float | None) -> int | None:
-    """Return the largest job that reaches the target when the rate of faults grows with the number of nodes.
+def most_nodes(inputs_with: Callable[[int], Inputs], start: int) -> int | None:
+    """Return the largest job that reaches the target.
 
-    N = nodes * mtbf_s / mtbf_limit_s, rounded down. None when not even one node does, or when nothing limits it: no
-    faults, or no limit of the time between them.
+    `inputs_with` gives the inputs for a number of nodes; more of them must not make anything better. `start` is a
+    guess. None when not even one node does, or when nothing limits it.
     """
-    if inputs.mtbf_s is None or mtbf_limit_s is None:
-        return None
-    most = math.floor(nodes * (inputs.mtbf_s / mtbf_limit_s) * (1 + _ROUNDING))
-    return most if most >= 1 else None
+
+    def too_many(nodes: int) -> bool:
+        return nodes > _MOST_NODES or (nodes > 0 and not _reachable(inputs_with, nodes))
+
+    most = least_whole(too_many, min(max(start, 1), _MOST_NODES)) - 1
+    return most if 1 <= most < _MOST_NODES else None
+
+
+def _reachable(inputs_with: Callable[[int], Inputs], count: int) -> bool:
+    """Without inputs that can be planned with, where stops on purpose take all time, nothing is reachable."""
+    try:
+        return reachable(inputs_with(count))
+    except InvalidInput:
+        return False
 
 
 def least_standbys(inputs_with: Callable[[int], Inputs], most: int = 1024) -> int | None:
@@ -53,11 +64,7 @@ def least_standbys(inputs_with: Callable[[int], Inputs], most: int = 1024) -> in
     """
     if not reachable(inputs_with(most)):
         return None
-    low, high = -1, most
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if reachable(inputs_with(middle)) else (middle, high)
-    return high
+    return least_whole(lambda standbys: reachable(inputs_with(standbys)), 0)
 
 
 def cheapest_pair(inputs: Inputs) -> Pair | None:
@@ -82,30 +89,13 @@ def cheapest_pair(inputs: Inputs) -> Pair | None:
     def stall_with(recovery_s: float) -> float:
         return min(stall_limit(replace(inputs, recovery_s=recovery_s)) or 0.0, stall_s)
 
-    def effort(recovery_s: float) -> float:
-        product = (stall_with(recovery_s) / stall_s) * (recovery_s / inputs.recovery_s)
-        return -math.log(product) if product > 0 else math.inf
+    def ease(recovery_s: float) -> float:
+        return (stall_with(recovery_s) / stall_s) * (recovery_s / inputs.recovery_s)
 
     low, high = recovery_alone_s or 0.0, min(most_s, recovery_s)
-    chosen = min((_least(effort, low, high), low, high), key=effort)
+    chosen = max((summit(ease, low, high, (high - low) * _WIDTH), low, high), key=ease)
     pair = Pair(stall_with(chosen), chosen)
     return pair if pair.save_stall_s > 0 and pair.recovery_s > 0 else None
-
-
-def _least(function: Callable[[float], float], low: float, high: float) -> float:
-    """Return where a function with one minimum is least between two points (golden section)."""
-    left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-    at_left, at_right = function(left), function(right)
-    for _ in range(_SECTIONS):
-        if at_left <= at_right:
-            high, right, at_right = right, left, at_left
-            left = high - _GOLDEN * (high - low)
-            at_left = function(left)
-        else:
-            low, left, at_left = left, right, at_right
-            right = low + _GOLDEN * (high - low)
-            at_right = function(right)
-    return (low + high) / 2
 
 
 def halved(inputs: Inputs) -> tuple[Gain, ...]:
@@ -118,7 +108,11 @@ def halved(inputs: Inputs) -> tuple[Gain, ...]:
         "save_stall": replace(inputs, save_stall_s=inputs.save_stall_s / 2),
         "recovery": replace(inputs, recovery_s=inputs.recovery_s / 2),
         "downtime": replace(inputs, downtime_s=inputs.downtime_s / 2),
-        "drain": replace(inputs, drain_s=inputs.drain_s / 2),
+        "drain": replace(
+            inputs,
+            drain_s=inputs.drain_s / 2,
+            tiers=tuple((share, drain_s / 2) for share, drain_s in inputs.tiers),
+        ),
         "fault_rate": inputs if inputs.mtbf_s is None else replace(inputs, mtbf_s=inputs.mtbf_s * 2),
     }
     gains = [Gain(name, max(0.0, exact.best(better)[1] - now)) for name, better in changed.items()]

@@ -2,32 +2,42 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
+from reliability.domain.planner import tiers
 from reliability.domain.planner.inputs import LEAST_MTBF_S, Inputs, available_share
 from reliability.domain.planner.losses import choice, choice_slope, fixed, log_ratio
 from reliability.domain.planner.roots import climbed, crossing, excess
+from reliability.errors import InvalidInput
 
 DowntimeAt = Callable[[float], float]
+"""The downtime in seconds for a rate of faults per second."""
+InputsAt = Callable[[float], Inputs]
+"""All inputs for a rate of faults per second."""
 
 _ROUNDING = 1e-15
 _NO_STALL_S = 1e-200
 _LEAST = 1e-300
+_MUCH = 1e4
 
 
 def stall_limit(inputs: Inputs) -> float | None:
     """Return the longest stall in seconds with which the target is reachable, None when none is or without faults.
 
     O = (g - 1 - ln g)/lambda with g = E* e^(lambda (R + d)) (1 + lambda D) for g < 1; with the period at the drain,
-    where that is longer, O = d - g (e^(lambda d) - 1)/lambda. E* is the target over the available share of time.
+    where that is longer, O = d - g (e^(lambda d) - 1)/lambda; searched for where a tier lags behind. E* is the target
+    over the available share of time.
     """
     if inputs.mtbf_s is None:
         return None
     budget = log_ratio(inputs.available, inputs.target) - fixed(inputs, inputs.mtbf_s)
     if budget < 0:
         return None
-    x = inputs.drain_s / inputs.mtbf_s
+    x = inputs.slowest_s / inputs.mtbf_s
     if x <= budget:
         return inputs.mtbf_s * excess(budget)
+    if inputs.tiers:
+        return tiers.most_stall(inputs.tiers, inputs.mtbf_s, budget)
     if x > budget + 1 + math.log1p(budget):
         return None
     limit = -math.expm1(-budget) * x - math.exp(-budget) * excess(-x)
@@ -39,14 +49,14 @@ def recovery_limit(inputs: Inputs) -> float | None:
 
     R = ln(m / (E* (1 + lambda D)))/lambda - d, m what saving and rollback leave. With planned stops, which need the
     recovery too, it is ln(q)/lambda with q = A K (1 + nu/lambda) / (E* + A K nu (1/lambda + D)), K the best rate for
-    R = 0 and A = 1; without faults (1 - E*/A)/nu - D.
+    R = 0 and A = 1; without faults (1 - E*/A)/nu - D. The D of planned stops is their own.
     """
-    stops, downtime_s, mtbf_s = inputs.planned_stops_per_s, inputs.downtime_s, inputs.mtbf_s
+    stops, downtime_s, mtbf_s = inputs.planned_stops_per_s, inputs.stop_downtime_s, inputs.mtbf_s
     if mtbf_s is None:
         limit = (1.0 - inputs.target / inputs.cluster_availability) / stops - downtime_s if stops else math.inf
         return limit if 0.0 <= limit < math.inf else None
-    _, lost = choice(inputs.save_stall_s, mtbf_s, inputs.drain_s)
-    other = lost + inputs.drain_s / mtbf_s + math.log1p(downtime_s / mtbf_s)
+    _, lost = choice(inputs, mtbf_s)
+    other = lost + inputs.mean_drain_s / mtbf_s + math.log1p(inputs.downtime_s / mtbf_s)
     left = log_ratio(inputs.cluster_availability, inputs.target) - other
     if stops:
         left += math.log1p(-stops * downtime_s)
@@ -58,18 +68,18 @@ def recovery_limit(inputs: Inputs) -> float | None:
     return mtbf_s * math.log1p(math.expm1(min(left, 700.0)) * inputs.target / (inputs.target + stopped))
 
 
-def mtbf_limit(inputs: Inputs, downtime_at: DowntimeAt | None = None) -> float | None:
+def mtbf_limit(inputs: Inputs, inputs_at: InputsAt | None = None) -> float | None:
     """Return the least mean time between faults in seconds with which the target is reachable: E falls with the rate.
 
-    None when no rate is low enough, or when faults cost nothing. `downtime_at` gives the downtime for a rate of faults
-    per second, where that depends on it.
+    None when no rate is low enough, or when faults cost nothing. `inputs_at` gives the inputs for a rate of faults per
+    second, where more than the rate depends on it.
     """
-    never = available_share(inputs, None, inputs.recovery_s, inputs.downtime_s)
+    never = available_share(inputs, None, inputs.recovery_s)
     if never <= inputs.target:
         return None
-    if downtime_at is not None:
-        return _searched(inputs, downtime_at)
-    stall_s, exposed_s = inputs.save_stall_s, inputs.recovery_s + inputs.drain_s
+    if inputs_at is not None:
+        return _searched(inputs, inputs_at)
+    stall_s, exposed_s = inputs.save_stall_s, inputs.recovery_s + inputs.mean_drain_s
     if stall_s + exposed_s + inputs.downtime_s == 0:
         return None
     unit_s = max(stall_s, _NO_STALL_S)
@@ -77,7 +87,7 @@ def mtbf_limit(inputs: Inputs, downtime_at: DowntimeAt | None = None) -> float |
     mtbf_s = unit_s / excess(y)
     if mtbf_s < LEAST_MTBF_S:
         return None
-    binds = stall_s - mtbf_s * math.expm1(-y) < inputs.drain_s
+    binds = stall_s - mtbf_s * math.expm1(-y) < inputs.slowest_s
     return _refined(inputs, mtbf_s) if binds or inputs.planned_stops_per_s else mtbf_s
 
 
@@ -96,16 +106,16 @@ def _limit_in_y(stall_s: float, exposed_s: float, downtime_s: float, budget: flo
 
 def _refined(inputs: Inputs, mtbf_s: float) -> float:
     """Return the limit with a drain that binds and with planned stops, from the one without, which is shorter."""
-    exposed_s, downtime_s = inputs.recovery_s + inputs.drain_s, inputs.downtime_s
+    exposed_s, downtime_s = inputs.recovery_s + inputs.mean_drain_s, inputs.downtime_s
 
     def beyond(faults_per_s: float) -> tuple[float, float]:
         mtbf_s = 1.0 / faults_per_s
-        available = available_share(inputs, mtbf_s, inputs.recovery_s, downtime_s)
+        available = available_share(inputs, mtbf_s, inputs.recovery_s)
         if available <= 0:
             return math.inf, 1.0
-        period_s, lost = choice(inputs.save_stall_s, mtbf_s, inputs.drain_s)
+        period_s, lost = choice(inputs, mtbf_s)
         value = lost + fixed(inputs, mtbf_s) - log_ratio(available, inputs.target)
-        slope = choice_slope(inputs.save_stall_s, mtbf_s, period_s, inputs.drain_s) + exposed_s
+        slope = choice_slope(inputs, mtbf_s, period_s) + exposed_s
         slope += downtime_s / (1 + downtime_s * faults_per_s)
         return value, slope + _stops_slope(inputs, mtbf_s) / available
 
@@ -118,21 +128,27 @@ def _stops_slope(inputs: Inputs, mtbf_s: float) -> float:
     if not stops:
         return 0.0
     ratio = inputs.recovery_s / mtbf_s
-    growth = mtbf_s * mtbf_s * excess(ratio) + inputs.downtime_s * inputs.recovery_s
+    growth = mtbf_s * mtbf_s * excess(ratio) + inputs.stop_downtime_s * inputs.recovery_s
     return stops * growth * math.exp(ratio)
 
 
-def _searched(inputs: Inputs, downtime_at: DowntimeAt) -> float | None:
+def with_downtime(inputs: Inputs, downtime_at: DowntimeAt) -> InputsAt:
+    """Return the inputs at a rate of faults per second when only the downtime depends on it."""
+    return lambda faults_per_s: replace(inputs, mtbf_s=1.0 / faults_per_s, downtime_s=downtime_at(faults_per_s))
+
+
+def _searched(inputs: Inputs, inputs_at: InputsAt) -> float | None:
     """Return the limit where standbys make the downtime depend on the rate."""
-    exposed_s = inputs.recovery_s + inputs.drain_s
 
     def spare(faults_per_s: float) -> float:
-        mtbf_s, downtime_s = 1.0 / faults_per_s, downtime_at(faults_per_s)
-        available = available_share(inputs, mtbf_s, inputs.recovery_s, downtime_s)
-        _, lost = choice(inputs.save_stall_s, mtbf_s, inputs.drain_s)
-        lost += exposed_s * faults_per_s + math.log1p(downtime_s * faults_per_s)
-        return log_ratio(max(available, _LEAST), inputs.target) - lost
+        try:
+            there = inputs_at(faults_per_s)
+        except InvalidInput:
+            return -_MUCH
+        mtbf_s = 1.0 / faults_per_s
+        left = log_ratio(max(there.available, _LEAST), there.target)
+        return left - choice(there, mtbf_s)[1] - fixed(there, mtbf_s)
 
-    total_s = inputs.save_stall_s + exposed_s + inputs.downtime_s
+    total_s = inputs.save_stall_s + inputs.recovery_s + inputs.mean_drain_s + inputs.downtime_s
     limit = crossing(spare, inputs.faults_per_s or 1.0 / (total_s or 1.0))
     return None if limit is None else 1.0 / limit

@@ -4,15 +4,15 @@ Values are numbers or text; times are seconds or text such as `5m`. Nothing give
 as a list of errors, each with the name under which the value was given and a hint that says what would be right.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
-from reliability.domain.planner import exact, rates, values
-from reliability.domain.planner.durations import LEAST_S, MOST_S, shown, spoken
+from reliability.domain.planner import exact, values
+from reliability.domain.planner.durations import LEAST_S, LONGEST_S, shown, spoken
 from reliability.domain.planner.inputs import Inputs
-from reliability.domain.planner.rates import Observed
 from reliability.domain.planner.request import PRIORS, Request
 from reliability.domain.planner.values import DAY_S, WEEK_S, Reader
 from reliability.errors import InvalidInput
@@ -24,6 +24,7 @@ FIELDS: dict[str, Reader] = {
     "per_1000_node_days": values.per_time(1e9, "4"),
     "faults": values.count(0, 10_000_000, "3"),
     "exposure": values.duration,
+    "observed_nodes": values.count(1, 10_000_000, "128"),
     "prior": values.one_of(*PRIORS),
     "recovery": values.duration,
     "downtime": values.duration,
@@ -54,6 +55,8 @@ ALIASES = {
     "period_s": "period",
 }
 RATE_NAMES = ("mtbf", "failures_per_day", "per_1000_node_days", "faults", "exposure")
+COUNTED_NAMES = ("prior", "observed_nodes")
+"""What says more about counted faults, and means nothing without them."""
 RATE_HINT = "Give one of: mtbf; failures_per_day; per_1000_node_days with nodes; faults with exposure."
 REQUIRED = {
     "save_stall": "Give how long one save blocks training, such as 30s.",
@@ -61,7 +64,17 @@ REQUIRED = {
     "target": "Give the share of time that must count, such as 0.97.",
 }
 _SECONDS = {name: f"{name}_s" for name in ("save_stall", "recovery", "downtime", "drain", "drain_ssd", "repair")}
-_AS_IT_IS = ("target", "node_share", "memory_share", "cluster_availability", "nodes", "standbys", "prior", "faults")
+_AS_IT_IS = (
+    "target",
+    "node_share",
+    "memory_share",
+    "cluster_availability",
+    "nodes",
+    "standbys",
+    "prior",
+    "faults",
+    "observed_nodes",
+)
 _REQUEST_NAMES = {
     **_SECONDS,
     **{name: name for name in _AS_IT_IS},
@@ -113,8 +126,25 @@ def filled(given: Mapping[str, object], known: Mapping[str, object]) -> dict[str
     """Return what was given, and from what is known the rest; one way of telling the rate of faults replaces all."""
     there = {canonical(name) for name, value in given.items() if not _empty(value)}
     if there & set(RATE_NAMES):
-        there |= {*RATE_NAMES, "prior"}
+        there |= {*RATE_NAMES, *COUNTED_NAMES}
     return {**{name: value for name, value in known.items() if canonical(name) not in there}, **given}
+
+
+def unused(given: Mapping[str, object], values: Mapping[str, object]) -> list[InvalidInput]:
+    """Return an error for each value of `given` that changes nothing beside all `values`, which hold the known too."""
+    there = {canonical(name) for name, value in values.items() if not _empty(value)}
+    counted = "faults", "is of no use without counted faults", "Give faults and exposure, or leave it out."
+    wanted = {
+        "standbys": ("repair", "is of no use without repair", "Give the mean time of a repair too, such as 1d."),
+        "repair": ("standbys", "is of no use without standbys", "Give how many nodes stand by too; 0 is possible."),
+        **dict.fromkeys(COUNTED_NAMES, counted),
+    }
+    found = []
+    for name, value in given.items():
+        other, message, hint = wanted.get(canonical(name), ("", "", ""))
+        if other and not _empty(value) and other not in there:
+            found.append(InvalidInput(name, message, hint=hint))
+    return found
 
 
 def read(given: Mapping[str, object], *, prefix: str = "") -> tuple[Request | None, list[InvalidInput]]:
@@ -199,10 +229,9 @@ def _check_rate(reading: _Reading) -> None:
 def _check_shares(reading: _Reading) -> None:
     memory, node = reading.clean.get("memory_share", 0.0), reading.clean.get("node_share", 1.0)
     if memory > 0 and reading.sound("node_share", "memory_share") and memory + node > 1 + 1e-9:
-        most = max(0.0, 1.0 - node)
-        hint = f"Give at most {most:.4g}: both are shares of all faults."
-        if "node_share" not in reading.names:
-            hint = f"Give {reading.prefix}node_share too; without it every fault loses the node."
+        most, left = (math.floor(1e4 * (1.0 - share)) / 1e4 for share in (memory, node))
+        hint = f"Both are shares of all faults: give a {reading.prefix}node_share of at most {most:g}"
+        hint += f", or at most {left:g} here." if left else "; without one every fault loses its node."
         reading.refuse("memory_share", f"{memory:g} and a node share of {node:g} are more than all faults", hint)
 
 
@@ -235,12 +264,13 @@ def _faults_per_s(reading: _Reading) -> float | None:
 
 
 def _counted_per_s(reading: _Reading) -> float | None:
-    """Return the posterior mean of counted faults."""
+    """Return the posterior mean of counted faults, on the nodes that are asked about."""
     clean = reading.clean
-    observed = Observed(faults=clean["faults"], exposure_s=clean["exposure"])
-    if clean.get("prior") == "fleet":
-        return rates.posterior(observed, rates.fleet_prior(clean["nodes"])).mean_per_s if "nodes" in clean else None
-    return rates.posterior(observed).mean_per_s
+    if clean.get("prior") == "fleet" and "nodes" not in clean:
+        return None
+    names = ("faults", "prior", "nodes", "observed_nodes", "node_share")
+    known = {name: clean[name] for name in names if name in clean}
+    return Request(save_stall_s=0.0, recovery_s=0.0, target=0.5, exposure_s=clean["exposure"], **known).faults_per_s
 
 
 def _check_mtbf(reading: _Reading) -> None:
@@ -249,7 +279,7 @@ def _check_mtbf(reading: _Reading) -> None:
     if not per_s:
         return
     name, mtbf_s, recovery_s = _ways(reading)[0], 1.0 / per_s, reading.clean.get("recovery", 0.0)
-    if not _LEAST_MTBF_S <= mtbf_s <= MOST_S:
+    if not _LEAST_MTBF_S <= mtbf_s <= LONGEST_S:
         told = "less than a millisecond" if mtbf_s < _LEAST_MTBF_S else "more than 30 000 years"
         hint = "It is that of the whole job while it runs, such as 7.9h; none means no faults."
         reading.refuse(name, f"makes the time between faults {told}", hint)

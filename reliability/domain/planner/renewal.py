@@ -1,17 +1,18 @@
 """What if the time between faults is not exponential?
 
 The clock of the whole job starts anew with each recovery. With S the chance that a job lives longer than t, mu the
-mean time to a fault, w the work and O the stall of one period, R recovery, d drain, D downtime (all in seconds):
+mean time to a fault, w the work and O the stall of one period, R recovery, d drain (with what tiers lag behind), D
+downtime (all in seconds):
     rate = w * sum over k >= 1 of S( R + d + k (w + O) ) / (mu + D)
 Exact for any such law. Of many nodes that are renewed one by one the exponential model stays the better description.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from reliability.domain.planner.inputs import MOST_S, check
+from reliability.domain.planner.roots import summit
 from reliability.domain.planner.special import gamma_q
 from reliability.errors import InvalidInput
 
@@ -49,6 +50,7 @@ class Costs(Protocol):
     def downtime_s(self) -> float: ...
     @property
     def drain_s(self) -> float: ...
+    def lag_s(self, period_s: float) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +167,8 @@ def ettr(law: Law, work_s: float, costs: Costs) -> float:
     Source: renewal-reward; for Weibull lives see Bougeret et al. 2011, "Checkpointing strategies for parallel jobs".
     """
     check("work_s", work_s, 0.0, MOST_S, "Give seconds of work, 0 or more.")
-    start_s, cycle_s = costs.recovery_s + costs.drain_s, law.mean_s + costs.downtime_s
     period_s = work_s + costs.save_stall_s
+    start_s, cycle_s = costs.recovery_s + costs.lag_s(period_s), law.mean_s + costs.downtime_s
     if period_s == 0:
         return law.beyond(start_s) / cycle_s
     return min(1.0, work_s * law.summed(start_s, period_s) / cycle_s)
@@ -185,29 +187,12 @@ def optimum(law: Law, costs: Costs) -> RenewalOptimum:
     def value(log_work: float) -> float:
         return ettr(law, math.exp(log_work), costs)
 
-    typical_s = min(math.sqrt(2 * costs.save_stall_s * law.mean_s), law.mean_s)
+    typical_s = max(min(math.sqrt(2 * costs.save_stall_s) * math.sqrt(law.mean_s), law.mean_s), _LEAST_S)
     low = math.log(max(least_s, typical_s * _SHORTEST))
     high = max(low, math.log(law.mean_s)) + 3.0
     count = min(200, math.ceil((high - low) / _GRID))
     grid = [low + (high - low) * index / count for index in range(count + 1)]
     best = max(range(count + 1), key=lambda index: value(grid[index]))
-    log_work = _golden(value, grid[max(0, best - 1)], grid[min(count, best + 1)])
+    log_work = summit(value, grid[max(0, best - 1)], grid[min(count, best + 1)], _WORK_TOLERANCE)
     work_s = least_s if least_s and value(math.log(least_s)) >= value(log_work) else math.exp(log_work)
     return RenewalOptimum(work_s, work_s + costs.save_stall_s, ettr(law, work_s, costs))
-
-
-def _golden(value: Callable[[float], float], low: float, high: float) -> float:
-    """Return where value is largest between low and high, to _WORK_TOLERANCE."""
-    shrink = (math.sqrt(5) - 1) / 2
-    left, right = high - shrink * (high - low), low + shrink * (high - low)
-    at_left, at_right = value(left), value(right)
-    while high - low > _WORK_TOLERANCE:
-        if at_left >= at_right:
-            high, right, at_right = right, left, at_left
-            left = high - shrink * (high - low)
-            at_left = value(left)
-        else:
-            low, left, at_left = left, right, at_right
-            right = low + shrink * (high - low)
-            at_right = value(right)
-    return (low + high) / 2

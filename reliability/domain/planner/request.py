@@ -1,21 +1,22 @@
 """What does a person know about a job, before it is turned into the inputs of the model?
 
 All times in seconds, all rates of the whole job. What is told in several ways (time between faults, or faults counted
-over a time; one drain, or one for each storage tier; standbys) becomes one number of the model here.
+over a time; one drain, or one for each storage tier; standbys) becomes the numbers of the model here.
 """
 
-import math
 from dataclasses import dataclass, replace
 
-from reliability.domain.planner import levels, rates
+from reliability.domain.planner import rates
 from reliability.domain.planner import spares as standby
-from reliability.domain.planner.inputs import Inputs, planned_stop_s
+from reliability.domain.planner.inputs import Inputs, check
 from reliability.domain.planner.rates import Observed, Posterior
 from reliability.domain.planner.spares import Spares
 from reliability.errors import InvalidInput
 
 PRIORS = ("jeffreys", "fleet")
 _MOST_LOAD = 1e9
+_MOST_NODES = 10**9
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,8 @@ class Request:
     credible interval too. `node_share` of the faults lose the node, and with it every copy but that on storage;
     `memory_share` lose the memory of the host but not its SSD; the rest lose no copy. `drain_s` and `drain_ssd_s` run
     from the end of the stall until the copy is durable there. `repair_s` is the mean time until a lost node is back.
+    `planned_stops_per_s` counts stops per second of the available time. `observed_nodes`: on how many nodes the faults
+    were counted, when that is not the number planned for; faults that lose a node grow with it, the others do not.
     `period_s` is the present period, start to start, to compare with.
     """
 
@@ -48,6 +51,7 @@ class Request:
     standbys: int | None = None
     repair_s: float | None = None
     period_s: float | None = None
+    observed_nodes: int | None = None
 
     def __post_init__(self) -> None:
         """Raise InvalidInput where two values do not go together."""
@@ -55,12 +59,20 @@ class Request:
             raise InvalidInput("exposure_s", "goes with faults", hint="Give both, or the time between faults.")
         if self.faults is not None and self.mtbf_s is not None:
             raise InvalidInput("mtbf_s", "is given in two ways", hint="Give it, or faults with the time they came in.")
-        if self.node_share + self.memory_share > 1.0:
-            raise InvalidInput("memory_share", "makes more than all faults", hint="Both shares add up to 1 at most.")
+        self._check_shares()
         if self.prior not in PRIORS:
             raise InvalidInput("prior", "is not known", hint=f"One of: {', '.join(PRIORS)}.")
         if self.prior == "fleet" and self.faults is not None and self.nodes is None:
             raise InvalidInput("nodes", "is missing", hint="The fleet's rate is one per node: give their number.")
+
+    def _check_shares(self) -> None:
+        for name in ("node_share", "memory_share"):
+            check(name, getattr(self, name), 0.0, 1.0, "Give a share of the faults, such as 0.2.")
+        for name in ("nodes", "observed_nodes"):
+            if getattr(self, name) is not None:
+                check(name, getattr(self, name), 1, _MOST_NODES, "Give how many nodes there are.")
+        if self.node_share + self.memory_share > 1.0 + _ROUNDING:
+            raise InvalidInput("memory_share", "makes more than all faults", hint="Both shares add up to 1 at most.")
 
     @property
     def posterior(self) -> Posterior | None:
@@ -69,16 +81,36 @@ class Request:
             return None
         observed = Observed(faults=self.faults, exposure_s=self.exposure_s)
         if self.prior == "fleet" and self.nodes is not None:
-            return rates.posterior(observed, rates.fleet_prior(self.nodes))
+            return rates.posterior(observed, rates.fleet_prior(self.observed_nodes or self.nodes))
         return rates.posterior(observed)
 
     @property
+    def growth(self) -> float:
+        """How many times as many faults the planned job has as the observed one: (1 - q) + q N / N0, q = node_share."""
+        if self.nodes is None or self.observed_nodes is None:
+            return 1.0
+        return (1.0 - self.node_share) + self.node_share * (self.nodes / self.observed_nodes)
+
+    @property
+    def shares(self) -> tuple[float, float]:
+        """The shares of the planned job's faults that lose a node, and that only lose the memory of the host."""
+        growth = self.growth
+        if growth == 1.0:
+            return self.node_share, self.memory_share
+        memory_share = self.memory_share / growth
+        return max(0.0, 1.0 - (1.0 - self.node_share) / growth), memory_share
+
+    @property
     def faults_per_s(self) -> float:
-        """Faults of the job per second of running time: the posterior mean where they were counted."""
+        """Faults of the planned job per second of running time: from the posterior mean where they were counted."""
         known = self.posterior
         if known is not None:
-            return known.mean_per_s
-        return 0.0 if self.mtbf_s is None else 1.0 / self.mtbf_s
+            return known.mean_per_s * self.growth
+        return 0.0 if self.mtbf_s is None else self.growth / self.mtbf_s
+
+    def on(self, nodes: int) -> "Request":
+        """Return the request for another number of nodes, with the faults that so many bring."""
+        return replace(self, nodes=nodes, observed_nodes=self.observed_nodes or self.nodes)
 
     @property
     def inputs(self) -> Inputs:
@@ -88,45 +120,35 @@ class Request:
     def inputs_at(self, faults_per_s: float, *, standbys: int | None = None) -> Inputs:
         """Return the inputs at another rate of faults, or with another number of standbys."""
         asked = self if standbys is None else replace(self, standbys=standbys)
-        downtime_s = asked.downtime_at(faults_per_s)
+        tiers = self._tiers()
+        every = not tiers or tiers[0][0] == 1.0
         return Inputs(
             save_stall_s=self.save_stall_s,
             mtbf_s=1.0 / faults_per_s if faults_per_s > 0 else None,
             recovery_s=self.recovery_s,
             target=self.target,
-            downtime_s=downtime_s,
-            drain_s=self.drain_at(faults_per_s),
+            downtime_s=asked.downtime_at(faults_per_s),
+            drain_s=tiers[0][1] if tiers and every else 0.0,
             cluster_availability=self.cluster_availability,
-            planned_stops_per_s=self._stops(faults_per_s, downtime_s),
+            planned_stops_per_s=self.planned_stops_per_s,
+            tiers=() if every else tiers,
+            planned_downtime_s=self.downtime_s if asked.waits else None,
         )
 
-    def _stops(self, faults_per_s: float, downtime_s: float) -> float:
-        """Return planned stops so that they cost the same: they lose no node, so they never wait for a repair."""
-        if not self.planned_stops_per_s or downtime_s == self.downtime_s:
-            return self.planned_stops_per_s
-        mtbf_s = 1.0 / faults_per_s if faults_per_s > 0 else None
-        own_s = planned_stop_s(mtbf_s, self.recovery_s, self.downtime_s)
-        return self.planned_stops_per_s * own_s / planned_stop_s(mtbf_s, self.recovery_s, downtime_s)
+    def _tiers(self) -> tuple[tuple[float, float], ...]:
+        """Return the tiers that some fault has to wait for."""
+        node_share, memory_share = self.shares
+        both = ((node_share, self.drain_s), (memory_share, self.drain_ssd_s))
+        return tuple((share, drain_s) for share, drain_s in both if share > 0 and drain_s > 0)
 
-    def drain_at(self, faults_per_s: float) -> float:
-        """Return the one drain that loses as much as the drains of all tiers, each at its own faults.
-
-        A tier that cannot follow every save copies back to back, so its newest copy is older by half of what the
-        drain is longer than the period; without that when every fault needs that tier, because then the period waits.
-        """
-        if self.node_share == 1.0:
-            return self.drain_s
-        mtbf_s = 1.0 / faults_per_s if faults_per_s > 0 else None
-        tiers = ((self.node_share, self.drain_s), (self.memory_share, self.drain_ssd_s))
-        best_s = math.inf if mtbf_s is None else math.sqrt(2.0 * self.save_stall_s * mtbf_s)
-        period_s = max(best_s, sum(share * drain_s for share, drain_s in tiers))
-        lags = [(share, drain_s + max(0.0, drain_s - period_s) / 2) for share, drain_s in tiers]
-        lags.append((max(0.0, 1.0 - self.node_share - self.memory_share), 0.0))
-        return levels.drain_over_classes(mtbf_s, lags)
+    @property
+    def waits(self) -> bool:
+        """Whether lost nodes may have to wait for a repair: standbys and the time of a repair are known."""
+        return self.standbys is not None and self.repair_s is not None
 
     def load_at(self, faults_per_s: float) -> float:
         """Return the mean number of this job's nodes in repair: those lost per second times the time of a repair."""
-        return min(self.node_share * faults_per_s * (self.repair_s or 0.0), _MOST_LOAD)
+        return min(self.shares[0] * faults_per_s * (self.repair_s or 0.0), _MOST_LOAD)
 
     def spares_at(self, faults_per_s: float) -> Spares | None:
         """Return how often a lost node finds a standby; None unless standbys and repair time are known."""
@@ -135,8 +157,12 @@ class Request:
         return standby.spares(self.load_at(faults_per_s), self.standbys, self.repair_s)
 
     def downtime_at(self, faults_per_s: float) -> float:
-        """Return the mean downtime of a fault: the swap, and for lost nodes without a standby the wait for a repair."""
+        """Return the mean downtime of a fault: the swap, and for lost nodes without a standby the wait for a repair.
+
+        On the safe side, see `spares.mean_downtime`: repairs that end during a downtime are left out.
+        """
         if self.standbys is None or self.repair_s is None:
             return self.downtime_s
-        missing = self.node_share * standby.erlang_b(self.standbys, self.load_at(faults_per_s))
-        return (1.0 - missing) * self.downtime_s + missing * self.repair_s / (self.standbys + 1)
+        missing = self.shares[0] * standby.erlang_b(self.standbys, self.load_at(faults_per_s))
+        wait_s = standby.wait_s(self.downtime_s, self.repair_s, self.standbys)
+        return self.downtime_s + missing * (wait_s - self.downtime_s)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 _SMALL = 0.01
 _ENOUGH = 4e-16
 _ROUNDS = 200
+_GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 def excess(y: float) -> float:
@@ -67,19 +68,29 @@ def log_growth_slope(x: float) -> float:
     return excess(x) / (x * -math.expm1(-x)) if x > 1e-150 else 0.5
 
 
-def climbed(rises: Callable[[float], tuple[float, float]], low: float, high: float, start: float) -> float:
+def log_growth_bend(x: float) -> float:
+    """Return the second derivative of `log_growth`, 1/x^2 - 1/(2 sinh(x/2))^2 for x >= 0; from 1/12 to 0."""
+    if x < 0.1:
+        return 1 / 12 - x * x * (1 / 240 - x * x / 6048)
+    return 1 / x / x - (0.25 / math.sinh(x / 2) ** 2 if x < 700 else 0.0)
+
+
+def climbed(
+    rises: Callable[[float], tuple[float, float]], low: float, high: float, start: float, enough: float = _ENOUGH
+) -> float:
     """Return where a rising function is 0 between two points; it gives its value and its slope.
 
-    Newton's method, halving instead where that would leave the bracket.
+    Newton's method, halving instead where that would leave the bracket or the function is flat; ends when a step is
+    `enough` of the point.
     """
     x = start
     for _ in range(_ROUNDS):
         value, slope = rises(x)
         low, high = (x, high) if value <= 0 else (low, x)
-        before, x = x, x - value / slope
+        before, x = x, x - value / slope if slope else math.nan
         if not low <= x <= high:
             x = (low + high) / 2
-        if abs(x - before) <= _ENOUGH * x:
+        if abs(x - before) <= enough * x:
             break
     return x
 
@@ -122,3 +133,40 @@ def _bracket(falls: Callable[[float], float], guess: float) -> tuple[tuple[float
             return ((x, value), (other, there)) if value >= 0 else ((other, there), (x, value))
         x, value = other, there
     return None
+
+
+def summit(function: Callable[[float], float], low: float, high: float, width: float) -> float:
+    """Return where a function with one maximum is largest between two points, to within a width (golden section).
+
+    Source: Kiefer 1953, "Sequential minimax search for a maximum".
+    """
+    left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+    at_left, at_right = function(left), function(right)
+    for _ in range(_ROUNDS):
+        if high - low <= width:
+            break
+        if at_left >= at_right:
+            high, right, at_right = right, left, at_left
+            left = high - _GOLDEN * (high - low)
+            at_left = function(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + _GOLDEN * (high - low)
+            at_right = function(right)
+    return (low + high) / 2
+
+
+def least_whole(enough: Callable[[int], bool], start: int) -> int:
+    """Return the least count that is enough, enough being false below it and true from it on; near start, if it can."""
+    low, high, width = -1, max(0, start), 1
+    while not enough(high):
+        low, high, width = high, high + width, 2 * width
+    if low < 0:
+        width = 1
+        while (below := high - width) >= 0 and enough(below):
+            high, width = below, 2 * width
+        low = max(-1, below)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high

@@ -6,11 +6,11 @@ that runs on while some nodes are in repair follows Poisson's law, an upper boun
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from reliability.domain.planner.inputs import LEAST_MTBF_S, MOST_S, check
+from reliability.domain.planner.roots import least_whole
 from reliability.domain.planner.special import gamma_p, log_poisson
 from reliability.errors import InvalidInput
 
@@ -18,6 +18,8 @@ Law = Literal["erlang_failures", "erlang_time", "poisson_failures", "poisson_tim
 """Which probability is meant: the share of failures that find no standby, or the share of time short of nodes."""
 
 _MOST = 10**9
+_FAR = 300
+"""So many places above the load the recursion takes longer than the ratio of Poisson's law."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +55,16 @@ def erlang_b(places: int, load: float) -> float:
     """Return B(places, load), the share of arrivals that find all places taken.
 
     B(0) = 1, B(k) = load B(k-1) / (k + load B(k-1)); up to k = load in the form 1/B(k) = 1 + k/load + k(k-1)/load^2
-    + ..., which ends early. Takes a time that grows with the root of the load. Raises InvalidInput for negative values
-    and loads above 1e9. Source: Erlang 1917; insensitivity to the law of repair: Sevastyanov 1957.
+    + ..., which ends early; far above the load as Poisson's law, P(X = k) / P(X <= k). Takes a time that grows with the
+    root of the load. Raises InvalidInput for negative values and loads above 1e9.
+    Source: Erlang 1917; insensitivity to the law of repair: Sevastyanov 1957.
     """
     _whole("places", places)
     _checked_load(load)
     if load == 0:
         return 1.0 if places == 0 else 0.0
+    if places > load + _FAR:
+        return math.exp(log_poisson(places, load)) / (1.0 - gamma_p(places + 1, load))
     done = min(places, int(load))
     inverse = term = 1.0
     for place in range(done, 0, -1):
@@ -146,24 +151,8 @@ def standbys_for(load: float, probability: float, law: Law = "erlang_failures") 
     if load == 0:
         return 0
     tail = erlang_b if law.startswith("erlang") else poisson_tail
-    places = _least(lambda count: tail(count, load) <= probability, round(load + 2.33 * math.sqrt(load)))
+    places = least_whole(lambda count: tail(count, load) <= probability, round(load + 2.33 * math.sqrt(load)))
     return places - 1 if law.endswith("time") else places
-
-
-def _least(enough: Callable[[int], bool], start: int) -> int:
-    """Return the least count that is enough, enough being false below it and true from it on; near start, if it can."""
-    low, high, width = -1, max(0, start), 1
-    while not enough(high):
-        low, high, width = high, high + width, 2 * width
-    if low < 0:
-        width = 1
-        while (below := high - width) >= 0 and enough(below):
-            high, width = below, 2 * width
-        low = max(-1, below)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
 
 
 def binomial_standbys(machines: int, p: float, quantile: float = 0.99) -> int:
@@ -175,16 +164,22 @@ def binomial_standbys(machines: int, p: float, quantile: float = 0.99) -> int:
     if not 0 < quantile < 1:
         raise InvalidInput("quantile", f"{quantile} is not between 0 and 1", hint="Give a share such as 0.99.")
     start = round(machines * p)
-    return _least(lambda count: binomial_tail(count + 1, machines, p) <= 1.0 - quantile, start)
+    return least_whole(lambda count: binomial_tail(count + 1, machines, p) <= 1.0 - quantile, start)
 
 
 def mean_downtime(swap_s: float, spares: Spares, repair_s: float) -> float:
-    """Return the mean downtime of a fault in seconds, (1 - p) swap + p repair / (s + 1), p = p_no_standby.
+    """Return the mean downtime of a fault that loses a node, in seconds: (1 - p) swap + p max(swap, repair / (s + 1)).
 
-    Only this mean enters the effective training rate. Exact for exponential repair times.
+    p = p_no_standby. Only this mean enters the effective training rate. Repairs that end during a swap are left out
+    (Erlang's formula counts no time in which nothing fails), so p, the downtime and the loss are on the safe side: the
+    rate is too low by about 0.1 points where faults * downtime is 0.01, by 0.8 points where it is 0.055.
     """
-    missing = spares.p_no_standby
-    return (1.0 - missing) * swap_s + missing * repair_s / (spares.standbys + 1)
+    return swap_s + spares.p_no_standby * (wait_s(swap_s, repair_s, spares.standbys) - swap_s)
+
+
+def wait_s(swap_s: float, repair_s: float, standbys: int) -> float:
+    """Return the mean downtime when no standby is left, in seconds: the first of all repairs, or the swap if longer."""
+    return max(swap_s, repair_s / (standbys + 1))
 
 
 def _whole(field: str, value: int) -> None:

@@ -80,10 +80,11 @@ def tiers(request: Request, period_s: float) -> tuple[TierPlan, ...]:
     A tier copies every save, or back to back where its drain takes longer. A fault undoes half a period of the tier
     that it needs, and the drain (`levels.mean_rollback`).
     """
+    node_share, memory_share = request.shares
     found = (
-        ("memory", max(0.0, 1.0 - request.node_share - request.memory_share), 0.0),
-        ("SSD", request.memory_share, request.drain_ssd_s),
-        ("storage", request.node_share, request.drain_s),
+        ("memory", max(0.0, 1.0 - node_share - memory_share), 0.0),
+        ("SSD", memory_share, request.drain_ssd_s),
+        ("storage", node_share, request.drain_s),
     )
     return tuple(
         TierPlan(name, share, drain_s, max(period_s, drain_s), mean_rollback(max(period_s, drain_s), drain_s))

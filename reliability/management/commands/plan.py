@@ -4,6 +4,7 @@ import importlib
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -36,6 +37,7 @@ VALUES: dict[str, dict[str, str]] = {
         "per_1000_node_days": "faults in 1000 node-days; needs --nodes",
         "faults": "how many were counted ...",
         "exposure": "... in this running time; gives a credible interval too",
+        "observed_nodes": "nodes of the job when the faults were counted, if not --nodes",
         "prior": "what is believed before counting: jeffreys, or fleet (4 faults in 1000 node-days; needs --nodes)",
     },
     "what a fault costs besides": {
@@ -51,7 +53,7 @@ VALUES: dict[str, dict[str, str]] = {
         "standbys": "nodes that stand by; with --repair: what missing ones cost",
         "repair": "mean time until a lost node can be used again",
         "cluster_availability": "share of time in which the job can run at all, for stops not in --downtime (1)",
-        "planned_stops_per_week": "stops on purpose, with a save before each",
+        "planned_stops_per_week": "stops on purpose in a week in which the job can run, with a save before each",
         "period": "the period in use, start to start, to compare with",
     },
 }  # fmt: skip
@@ -68,7 +70,8 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the values, and what to do with the plan."""
-        # what looks like a negative value is one, not an option: it is refused with a sentence of its own
+        # what looks like a negative value is one, not an option, and is refused with a sentence of its own; argparse
+        # takes -5 for a value but not -5s, and offers no public way to tell it
         parser._negative_number_matcher = NEGATIVE
         for title, values in VALUES.items():
             group = parser.add_argument_group(title)
@@ -86,15 +89,15 @@ class Command(BaseCommand):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Plan, or print a published table."""
-        if options["published"]:
-            self._published(options["published"], as_json=options["json"])
-            return
         given = {name: options[name] for name in FIELDS if options[name] is not None}
+        if options["published"]:
+            self._published(given, options)
+            return
         with plain_errors():
             job = job_named(options["job"]) if options["job"] else None
             found = asked(given, job, now=clock.now())
         numbers, errors = _numbers(options)
-        errors = [*found.errors, *errors]
+        errors = [*found.errors, *found.unused, *errors]
         if errors or found.request is None:
             raise CommandError("\n".join(["Nothing was planned.", *map(_sentence, errors)]))
         with plain_errors():
@@ -108,14 +111,14 @@ class Command(BaseCommand):
         extra: dict[str, dict[str, Any]] = {}
         lines: list[str] = []
         try:
-            if options["simulate"]:
+            if options["simulate"] is not None:
                 extra["simulation"] = _checks().simulated(found, failures=numbers["simulate"], seed=numbers["seed"])
                 lines.append(_checks().told_simulation(extra["simulation"]))
             if options["replay"]:
                 extra["replay"] = _checks().replayed(found, options["replay"])
                 lines.append(_checks().told_replay(extra["replay"]))
         except InvalidInput as error:
-            told_as = "replay" if "simulation" in extra or not options["simulate"] else "simulate"
+            told_as = "replay" if "simulation" in extra or options["simulate"] is None else "simulate"
             raise CommandError(f"The plan cannot be tried.\n{_sentence(_renamed(error, told_as))}") from error
         if options["json"]:
             tree = {**as_json(found, sources=sources), **extra}
@@ -126,11 +129,15 @@ class Command(BaseCommand):
         for part in (*lines, plan_report.evidence(found), plan_report.sources(found.request, sources)):
             self.stdout.write(f"\n{part}")
 
-    def _published(self, name: str, *, as_json: bool) -> None:
-        shown = published_table(name)
-        if as_json:
-            keys = ("title", "source", "columns", "rows", "notes")
-            self.stdout.write(json.dumps({key: getattr(shown, key) for key in keys}, indent=2, allow_nan=False))
+    def _published(self, given: Mapping[str, object], options: dict[str, Any]) -> None:
+        beside = [*given, *(name for name in ("job", "simulate", "seed", "replay") if options[name] is not None)]
+        if beside:
+            hint = "Leave it out, or --published: those figures come from what was published alone."
+            unused = [InvalidInput(name, "is of no use beside --published", hint=hint) for name in beside]
+            raise CommandError("\n".join(["Nothing was printed.", *map(_sentence, unused)]))
+        shown = published_table(options["published"])
+        if options["json"]:
+            self.stdout.write(json.dumps(asdict(shown), indent=2, allow_nan=False))
             return
         for line in plan_report.published(shown):
             self.stdout.write(line)
@@ -156,15 +163,16 @@ def _renamed(error: InvalidInput, otherwise: str) -> InvalidInput:
 def _numbers(options: Mapping[str, Any]) -> tuple[dict[str, int], list[InvalidInput]]:
     """Return the whole numbers that say how to simulate, and what is wrong with them."""
     found, errors = {"seed": 1, "simulate": FAILURES}, []
-    for name, most in (("simulate", 10_000_000), ("seed", 2**31)):
-        text = options[name]
-        if text is None:
+    if options["seed"] is not None and options["simulate"] is None:
+        errors.append(InvalidInput("seed", "is of no use without --simulate", hint="Give both, or leave it out."))
+        return found, errors
+    for name in found:
+        if options[name] is None:
             continue
-        if text.isascii() and text.isdecimal() and len(text) <= 10 and 1 <= int(text) <= most:
-            found[name] = int(text)
-        else:
-            hint = f"Give a whole number from 1 to {most}."
-            errors.append(InvalidInput(name, f"{text[:40]!r} is not possible", hint=hint))
+        try:
+            found[name] = _checks().whole(name, options[name])
+        except InvalidInput as error:
+            errors.append(error)
     return found, errors
 
 

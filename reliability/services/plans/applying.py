@@ -33,7 +33,17 @@ class Source(TypedDict):
     by: str
 
 
-def apply(job: Job, *, request: Request, sources: Mapping[str, Source], by: str, shown: int | None = None) -> Plan:
+def apply(
+    job: Job,
+    *,
+    request: Request,
+    sources: Mapping[str, Source],
+    by: str,
+    shown: int | None = None,
+    accept_missed: bool = False,
+    chosen_steps: int | None = None,
+    seen: int | None = None,
+) -> Plan:
     """Announce the period that this request gives, from a step ahead of the newest rank.
 
     The time of a step is measured now. `shown` is the number of steps that the person saw: it is what is ordered,

@@ -147,19 +147,14 @@ def _in_the_way(job: Job, auto: AutoPlan, known: Mapping[str, Known], now: datet
         if since_s < auto.least_interval_s:
             left, ago = spoken(max(1.0, round(auto.least_interval_s - since_s))), spoken(round(since_s))
             return f"plan {newest.version} was applied {ago} ago, and it is looked at again in {left}"
-    assumed = [told for name, told in DECISIVE.items() if _is_assumed(name, known) and name not in auto.confirmed]
+    missing = [name for name in DECISIVE if plan_inputs.is_assumed(known[name]) and name not in auto.confirmed]
+    assumed = [DECISIVE[name] for name in missing]
     return f"not measured yet, and confirmed by nobody: {' and '.join(assumed)}" if assumed else ""
-
-
-def _is_assumed(name: str, known: Mapping[str, Known]) -> bool:
-    """A rate to which no fault contributed is the fleet's, however long the job has run."""
-    value = known[name]
-    return value.kind == "default" or (name == "mtbf" and not value.faults)
 
 
 def _given(auto: AutoPlan, known: Mapping[str, Known]) -> dict[str, Any]:
     """Return what the person fixed: the target, and what stands in for what was not measured."""
-    stands_in = {name: value for name, value in auto.confirmed.items() if _is_assumed(name, known)}
+    stands_in = {name: value for name, value in auto.confirmed.items() if plan_inputs.is_assumed(known[name])}
     return {**stands_in, "target": auto.target}
 
 

@@ -128,7 +128,7 @@ def automatic(request: SignedInRequest) -> HttpResponse:
     found = asked.answered(beside | {"job": request.POST.get("job", "")}, now=timezone.now())
     job, by = found.job, request.user.get_username()
     if job is None:
-        raise Http404("There is no such job.")
+        return _shown(request, found, status=400)
     address = f"{reverse('planner')}?{found.address}#automatic"
     if "off" in request.POST:
         plans.stop_auto(job, by=by)

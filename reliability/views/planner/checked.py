@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 from threading import Lock
 
-from reliability import simulation
-from reliability.domain import planner
 from reliability.domain.planner.answer import Answer
 from reliability.domain.planner.durations import spoken
 from reliability.errors import ReliabilityError
-from reliability.simulation import Check
+from reliability.selectors.plan_trial import Trial, trial
+from reliability.templatetags.stepkeeper import grouped
 from reliability.views.planner.words import percent, shown_s
 
 FAULTS = 100_000
@@ -35,24 +34,31 @@ def simulated(found: Answer) -> Simulated:
     if not _turn.acquire(blocking=False):
         return Simulated("Another simulation is going on: try again in a few seconds.", busy=True)
     try:
-        return _told(simulation.check(found.inputs, period_s, FAULTS, limit_s=LIMIT_S), found, period_s)
+        return _told(trial(found, period_s, failures=FAULTS, limit_s=LIMIT_S), period_s)
     except ReliabilityError as error:
         return Simulated(f"It cannot be simulated: {error.message}. {error.hint}")
     finally:
         _turn.release()
 
 
-def _told(check: Check, found: Answer, period_s: float) -> Simulated:
-    expected = planner.exact.ettr_at(found.inputs, period_s)
+def _told(tried: Trial, period_s: float) -> Simulated:
+    check, expected = tried.check, tried.planned_ettr
     apart = check.ettr - expected
     within = abs(apart) / check.se if check.se > 0 else 0.0
-    agrees = within <= AGREES_SE or abs(apart) < 1e-9
+    agrees = within <= AGREES_SE or abs(apart) < max(1e-9, tried.good_to)
     sentence = (
         f"Simulated: {percent(check.ettr)} ± {100 * check.se:.3f} points at every {spoken(period_s)}; "
         f"the formula says {percent(expected)}."
     )
     detail = (
-        f"{apart * 100:+.3f} points apart, {within:.1f} standard errors; {check.failures} faults over "
-        f"{spoken(check.simulated_s)} of job time, in {spoken(check.seconds)}."
+        f"{abs(apart) * 100:.3f} points {'above' if apart > 0 else 'below'} the formula, {within:.1f} standard errors; "
+        f"{grouped(check.failures)} faults over {spoken(check.simulated_s)} of job time, in {spoken(check.seconds)}."
     )
+    if tried.tiers:
+        detail += (
+            " Memory, SSD and storage were simulated, each with the faults that need its copy; for them the formula is "
+            f"good to {100 * tried.good_to:.1f} points."
+        )
+    if tried.left_out:
+        detail += f" Left out of both rates: {', '.join(tried.left_out)}."
     return Simulated(sentence, detail, agrees)

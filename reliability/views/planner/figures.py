@@ -16,6 +16,7 @@ from reliability.domain.planner import curves, exact, spares
 from reliability.domain.planner.answer import Answer
 from reliability.domain.planner.durations import spoken
 from reliability.domain.planner.inputs import Inputs
+from reliability.errors import InvalidInput
 from reliability.views.planner import frames
 from reliability.views.planner.axes import log_range, rate_range, time_ticks
 from reliability.views.planner.words import number, percent, shown_s
@@ -24,6 +25,10 @@ POINTS = 97
 SPARSE = 49
 TABLE_ROWS = 11
 MOST_STANDBYS = 60
+MOST_LOAD = 10_000.0
+"""So many nodes in repair at once are a fleet's, and no number of standbys is told for them."""
+RARE = 0.01
+FACTORS = tuple(10.0 ** (2 * at / (SPARSE - 1) - 1) for at in range(SPARSE))
 
 Cell = float | int | None
 Words = Callable[[Any], str]
@@ -63,9 +68,16 @@ class Figure:
 
 
 def all_figures(found: Answer) -> list[Figure]:
-    """Return the figures that the answer has values for."""
-    made = [_rate(found), _losses(found), _optimum(found), _standbys(found)]
+    """Return the figures that the answer has values for; what no model can compute is left out, never an error."""
+    made = [_made(build, found) for build in (_rate, _losses, _optimum, _standbys)]
     return [figure for figure in made if figure is not None]
+
+
+def _made(build: Callable[[Answer], Figure | None], found: Answer) -> Figure | None:
+    try:
+        return build(found)
+    except InvalidInput:
+        return None
 
 
 def as_json(figures: Sequence[Figure]) -> SafeString:
@@ -100,7 +112,7 @@ def _rate(found: Answer) -> Figure:
     high |= {"x": xs, "y": _percents([row[4] for row in values])}
     lower |= {"x": xs, "y": _percents([row[2] for row in rows])}
     curve |= {"x": xs, "y": _percents([row[1] for row in rows]), "customdata": [_hover(row) for row in values]}
-    if best_s:
+    if best_s and found.exact.period_s is not None:
         best |= {"x": [best_s], "y": _percents([exact.ettr_at(found.inputs, best_s)])}
     if found.present:
         now |= {"x": [found.present.period_s], "y": _percents([found.present.ettr])}
@@ -120,8 +132,17 @@ def _rate(found: Answer) -> Figure:
 def _credible_band(found: Answer, periods_s: Sequence[float]) -> list[tuple[float | None, float | None]]:
     if found.credible is None:
         return [(None, None)] * len(periods_s)
-    many, few = (found.request.inputs_at(1.0 / mtbf_s) for mtbf_s in found.credible.mtbf_s)
-    return [(exact.ettr_at(many, period_s), exact.ettr_at(few, period_s)) for period_s in periods_s]
+    many, few = (_rates_at(found, 1.0 / mtbf_s, periods_s) for mtbf_s in found.credible.mtbf_s)
+    return list(zip(many, few, strict=True))
+
+
+def _rates_at(found: Answer, faults_per_s: float, periods_s: Sequence[float]) -> Sequence[float | None]:
+    """Return the rates at so many faults; 0 where planned stops and their recoveries then take all time."""
+    try:
+        inputs = found.request.inputs_at(faults_per_s)
+    except InvalidInput:
+        return [0.0] * len(periods_s)
+    return [exact.ettr_at(inputs, period_s) for period_s in periods_s]
 
 
 def _hover(row: tuple[float, float, float | None, float | None, float | None]) -> str:
@@ -163,7 +184,7 @@ def _losses(found: Answer) -> Figure:
         told = [f"{spoken(period_s)}: {percent(share)}" for period_s, share in zip(xs, shares, strict=True)]
         trace |= {"x": xs, "y": _percents(shares), "customdata": told}
     best_s = shown_s(found)
-    if best_s:
+    if best_s and found.exact.period_s is not None:
         drawn["layout"]["shapes"][0] |= {"x0": best_s, "x1": best_s}
     else:
         drawn["layout"]["shapes"].clear()
@@ -196,18 +217,12 @@ def _optimum(found: Answer) -> Figure | None:
     inputs = found.inputs
     if inputs.mtbf_s is None or not inputs.save_stall_s or found.exact.period_s is None:
         return None
-    faults = [
-        (inputs.mtbf_s / mtbf_s, period_s, rate)
-        for mtbf_s, period_s, rate in reversed(curves.optimum_curve(inputs, "mtbf_s", SPARSE))
-    ]
-    stalls = [
-        (stall_s / inputs.save_stall_s, period_s, rate)
-        for stall_s, period_s, rate in curves.optimum_curve(inputs, "save_stall_s", SPARSE)
-    ]
+    faults = [(factor, *_best(inputs, faults=factor)) for factor in FACTORS]
+    stalls = [(factor, *_best(inputs, stall=factor)) for factor in FACTORS]
     values = [(one[0], one[1], one[2], two[1], two[2]) for one, two in zip(faults, stalls, strict=True)]
     drawn = frames.optimum()
     for trace, rows in zip(drawn["data"], (faults, stalls), strict=False):
-        told = [f"{number(factor)} times: every {_told(at_s)}, {percent(rate)}" for factor, at_s, rate in rows]
+        told = [f"{factor:.3g} times: every {_told(at_s)}, {percent(rate)}" for factor, at_s, rate in rows]
         trace |= {
             "x": [_short(row[0]) for row in rows],
             "y": [row[1] and _short(row[1]) for row in rows],
@@ -217,10 +232,10 @@ def _optimum(found: Answer) -> Figure | None:
     periods = [row[1] for row in (*faults, *stalls) if row[1]]
     drawn["layout"]["yaxis"] |= {"range": log_range([min(periods), max(periods)], 0.04)}
     drawn["layout"]["yaxis"] |= time_ticks(min(periods), max(periods), most=6)
-    twice_faults, twice_stall = _twice(inputs)
+    twice_faults, twice_stall = _best(inputs, faults=2)[0], _best(inputs, stall=2)[0]
     return Figure(
         "optimum",
-        f"With twice the faults: every {twice_faults}; with twice the save stall: every {twice_stall}",
+        f"With twice the faults: {_every(twice_faults)}; with twice the save stall: {_every(twice_stall)}",
         ("Times as much as now", "Faults: period", "Faults: rate", "Stall: period", "Stall: rate"),
         ("factor", "period_s_by_faults", "ettr_by_faults", "period_s_by_stall", "ettr_by_stall"),
         (number, _told, percent, _told, percent),
@@ -233,19 +248,31 @@ def _told(value_s: float | None) -> str:
     return "unknown" if value_s is None else spoken(value_s)
 
 
-def _twice(inputs: Inputs) -> tuple[str, str]:
-    more_faults = replace(inputs, mtbf_s=0.5 / inputs.faults_per_s)
-    more_stall = replace(inputs, save_stall_s=inputs.save_stall_s * 2)
-    return _told(exact.best(more_faults)[0]), _told(exact.best(more_stall)[0])
+def _every(period_s: float | None) -> str:
+    return "no time is left to train" if period_s is None else f"every {spoken(period_s)}"
+
+
+def _best(inputs: Inputs, *, faults: float = 1.0, stall: float = 1.0) -> tuple[float | None, float | None]:
+    """Return the best period and its rate with so many times the faults or the stall; None where nothing is left."""
+    try:
+        return exact.best(
+            replace(
+                inputs,
+                mtbf_s=None if inputs.mtbf_s is None else inputs.mtbf_s / faults,
+                save_stall_s=inputs.save_stall_s * stall,
+            )
+        )
+    except InvalidInput:
+        return None, None
 
 
 def _standbys(found: Answer) -> Figure | None:
     request = found.request
-    load = request.node_share * found.inputs.faults_per_s * (request.repair_s or 0.0)
+    load = request.load_at(found.inputs.faults_per_s)
     if load <= 0:
         return None
-    enough = spares.standbys_for(load, 0.01)
-    last = min(max(request.standbys or 0, enough, 3) + 2, MOST_STANDBYS)
+    enough = spares.standbys_for(load, RARE) if load < MOST_LOAD else None
+    last = min(max(request.standbys or 0, enough or 0, 3) + 2, MOST_STANDBYS)
     values = [(count, spares.erlang_b(count, load), spares.erlang_b(count + 1, load)) for count in range(last + 1)]
     drawn, counts = frames.standbys(), [row[0] for row in values]
     for trace, column in zip(drawn["data"], (1, 2), strict=False):
@@ -264,9 +291,11 @@ def _standbys(found: Answer) -> Figure | None:
     )
 
 
-def _standbys_title(count: int | None, load: float, enough: int) -> str:
+def _standbys_title(count: int | None, load: float, enough: int | None) -> str:
     needed = f"{enough} standby{'' if enough == 1 else 's'} keep it at 1 % or less"
+    if enough is None:
+        needed = f"about {load:.2g} nodes are in repair at once"
     if count is None:
         return f"How often a lost node finds no standby: {needed}"
     have = f"With {count} standby{'' if count == 1 else 's'} {percent(spares.erlang_b(count, load))} of lost nodes"
-    return f"{have} find none" + ("" if count >= enough else f"; {needed}")
+    return f"{have} find none" + ("" if enough is not None and count >= enough else f"; {needed}")

@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from tests.domain.planner.cases import or_nothing, sizes
 MODEL_KEYS = {"model", "period_s", "work_s", "ettr_max", "feasible", "interval_s", "shares", "limits"}
 OTHER_KEYS = {
     "first_order", "inputs", "recommended_s", "recommended_ettr", "steps", "present", "spares", "credible", "levers",
-    "gains", "comparisons", "lost_per_day_s",
+    "gains", "comparisons", "lost_per_day_s", "reachable", "why_no_steps", "laws", "tiers",
 }  # fmt: skip
 HOUR_S = 3600.0
 KNOWN = json.loads(Path(__file__).with_name("plans.json").read_text())
@@ -206,8 +206,9 @@ def test_a_drain_costs_only_the_faults_that_need_its_tier() -> None:
     memory = found(drain_s=300.0, drain_ssd_s=30.0, node_share=0.0, memory_share=0.0)
     some = found(drain_s=300.0, drain_ssd_s=30.0, node_share=0.2, memory_share=0.3)
     every = found(drain_s=300.0, drain_ssd_s=30.0)
-    assert memory.inputs.drain_s == 0.0
-    assert some.inputs.drain_s == pytest.approx(0.2 * 300 + 0.3 * 30, rel=0.01)
+    assert memory.inputs.mean_drain_s == 0.0
+    assert some.inputs.tiers == ((0.2, 300.0), (0.3, 30.0))
+    assert as_json(some)["inputs"]["effective"]["drain_s"] == some.inputs.mean_drain_s == pytest.approx(69.0)
     assert memory.recommended_ettr > some.recommended_ettr > every.recommended_ettr
 
 
@@ -216,6 +217,11 @@ def test_values_that_contradict_each_other_are_refused_by_name() -> None:
         ({"faults": 3}, "exposure_s"),
         ({"faults": 3, "exposure_s": 10.0}, "mtbf_s"),
         ({"memory_share": 0.1}, "memory_share"),
+        ({"memory_share": -0.1}, "memory_share"),
+        ({"node_share": 1.1}, "node_share"),
+        ({"node_share": math.nan}, "node_share"),
+        ({"nodes": 0}, "nodes"),
+        ({"observed_nodes": 0}, "observed_nodes"),
         ({"prior": "gut"}, "prior"),
         ({"mtbf_s": None, "faults": 0, "exposure_s": 1.0, "prior": "fleet"}, "nodes"),
     ):
@@ -243,6 +249,7 @@ WIDE = st.fixed_dictionaries(
         "cluster_availability": st.floats(1e-6, 1.0),
         "step_time": sizes(-9, 12),
         "nodes": st.integers(1, 10_000_000),
+        "observed_nodes": st.integers(1, 10_000_000),
         "standbys": st.integers(0, 10_000),
         "repair": sizes(-9, 12),
         "planned_stops_per_week": or_nothing(sizes(-6, 6)),
@@ -271,3 +278,158 @@ def test_whatever_is_accepted_gets_an_answer_in_finite_numbers(values: dict[str,
     assert sum(tree["shares"].values()) == pytest.approx(1, abs=1e-6)
     assert all(-1e-9 <= share <= 1 + 1e-9 for share in tree["shares"].values())
     assert tree["interval_s"] is not None or not tree["feasible"]
+
+
+def test_with_steps_the_shares_and_what_is_lost_are_those_of_their_period() -> None:
+    told = found(step_s=900.0)
+    assert told.steps is not None
+    assert told.shares == exact.shares_at(told.inputs, told.steps.period_s)
+    tree = as_json(told)
+    assert sum(tree["lost_per_day_s"].values()) == pytest.approx(86_400 * (1 - told.steps.ettr))
+    assert tree["shares"]["useful"] == pytest.approx(told.steps.ettr)
+
+
+def test_a_target_that_no_whole_number_of_steps_keeps_is_not_reachable() -> None:
+    told = found(step_s=900.0, target=0.94386)
+    assert told.exact.feasible
+    assert not told.reachable
+    assert told.why_no_steps is not None
+    assert told.why_no_steps.startswith("no number of steps keeps 0.94386: every step takes 15 min")
+    assert as_json(told)["reachable"] is False
+
+
+def test_a_target_is_reachable_when_a_period_keeps_it_and_a_number_of_steps_where_a_step_is_known() -> None:
+    assert found().reachable
+    assert found(step_s=14.2).reachable
+    assert found(step_s=14.2).why_no_steps is None
+    assert not found(target=0.99).reachable
+    assert not found(target=0.99, step_s=14.2).reachable
+    assert found(target=0.99, step_s=14.2).why_no_steps is None
+    assert not found(mtbf_s=None, target=0.99, cluster_availability=0.9, step_s=10.0).reachable
+
+
+def test_only_faults_that_lose_a_node_grow_with_the_number_of_nodes() -> None:
+    job = {"node_share": 0.25, "memory_share": 0.5, "observed_nodes": 100}
+    same = found(**job, nodes=100)
+    assert same.inputs.mtbf_s == found().inputs.mtbf_s
+    four_times = request(**job, nodes=400)
+    assert four_times.faults_per_s == pytest.approx((0.75 + 0.25 * 4) / 36_000)
+    assert four_times.shares == (pytest.approx(1 / 1.75), pytest.approx(0.5 / 1.75))
+    all_lose_one = request(observed_nodes=100, nodes=50)
+    assert all_lose_one.faults_per_s == pytest.approx(0.5 / 36_000)
+    assert all_lose_one.shares == (1.0, 0.0)
+
+
+def test_counted_faults_are_scaled_to_the_planned_nodes_with_their_interval() -> None:
+    counted = {"mtbf_s": None, "faults": 3, "exposure_s": 168 * HOUR_S, "nodes": 30}
+    same, grown = found(**counted), found(**counted, observed_nodes=10)
+    assert grown.inputs.faults_per_s == pytest.approx(3 * same.inputs.faults_per_s)
+    assert same.credible is not None
+    assert grown.credible is not None
+    assert grown.credible.mtbf_s == tuple(pytest.approx(value / 3) for value in same.credible.mtbf_s)
+    assert grown.credible.p_target < same.credible.p_target
+    fleet = found(**counted | {"faults": 0, "exposure_s": 0.0}, observed_nodes=10, prior="fleet")
+    assert fleet.inputs.mtbf_s == pytest.approx(86_400 / 0.12)
+
+
+@pytest.mark.parametrize("observed", [None, 50])
+@pytest.mark.parametrize("standbys", [None, 1])
+@pytest.mark.parametrize("share", [0.1, 0.5, 1.0])
+def test_the_largest_job_follows_the_law_of_the_rate(observed: int | None, standbys: int | None, share: float) -> None:
+    asked = request(
+        nodes=100, observed_nodes=observed, node_share=share, drain_s=900.0, downtime_s=60.0, repair_s=7200.0,
+        standbys=standbys, target=0.9,
+    )  # fmt: skip
+    most = answer(asked).levers.nodes
+    assert most is not None
+    assert answer(asked.on(most)).exact.feasible
+    assert not answer(asked.on(most + 1)).exact.feasible
+
+
+def test_without_faults_that_lose_a_node_nothing_limits_the_nodes() -> None:
+    assert found(nodes=100, node_share=0.0).levers.nodes is None
+
+
+def test_more_standbys_never_hurt_and_a_wait_is_never_shorter_than_the_swap() -> None:
+    common = {"repair_s": 600.0, "downtime_s": 300.0, "mtbf_s": 3600.0, "target": 0.5}
+    rates = [found(**common, standbys=standbys).recommended_ettr for standbys in range(12)]
+    assert rates == sorted(rates)
+    told = found(**common, standbys=11)
+    assert told.spares is not None
+    assert told.spares.mean_wait_s == told.inputs.downtime_s == 300.0
+
+
+def test_half_the_faults_also_need_fewer_standbys() -> None:
+    told = found(standbys=1, repair_s=8 * HOUR_S, downtime_s=60.0, target=0.8)
+    calmer = found(standbys=1, repair_s=8 * HOUR_S, downtime_s=60.0, target=0.8, mtbf_s=72_000.0)
+    assert told.gains[-1].name == "fault_rate"
+    assert told.gains[-1].ettr_gain == pytest.approx(calmer.exact.ettr_max - told.exact.ettr_max, rel=1e-12)
+    alone = exact.best(told.inputs)[1]
+    assert told.gains[-1].ettr_gain > exact.best(replace(told.inputs, mtbf_s=72_000.0))[1] - alone
+
+
+@pytest.mark.parametrize(("available", "chance"), [(1.0, 1.0), (0.9, 0.0)])
+def test_where_no_rate_of_faults_limits_the_target_its_chance_is_all_or_nothing(
+    available: float, chance: float
+) -> None:
+    costless = found(
+        mtbf_s=None, faults=3, exposure_s=1e6, save_stall_s=0.0, recovery_s=0.0, cluster_availability=available
+    )
+    assert costless.exact.limits.mtbf_s is None
+    assert costless.credible is not None
+    assert costless.credible.p_target == chance
+
+
+def test_a_present_period_keeps_the_target_from_the_low_end_to_the_high_end() -> None:
+    low, high = found().exact.interval_s or (0.0, 0.0)
+    assert high is not None
+    kept = {at: found(period_s=at).present for at in (low * 0.999, low, high, high * 1.001)}
+    assert [present.keeps_target for present in kept.values() if present] == [False, True, True, False]
+
+
+def test_a_present_period_shorter_than_the_drain_counts_the_copies_that_come_late() -> None:
+    drained = found(drain_s=1800.0, period_s=600.0)
+    assert drained.recommended_s == 1800.0
+    assert drained.present is not None
+    assert not drained.present.keeps_target
+    assert drained.present.ettr < exact.ettr_at(drained.inputs, 1800.0)
+    assert drained.present.ettr == pytest.approx(
+        (1 - 30 / 600) / (1 - 30 / 1800) * exact.ettr_at(drained.inputs, 1800.0), rel=1e-12
+    )
+
+
+def test_the_answer_tells_other_laws_and_the_tiers_at_the_used_period() -> None:
+    told = found(step_s=100.0, drain_s=600.0, node_share=0.2)
+    assert told.used_s == told.steps.period_s  # type: ignore[union-attr]
+    tree = as_json(told)
+    assert [law["name"].split(" ")[0] for law in tree["laws"]] == ["at", "early", "very", "by", "in"]
+    assert tree["laws"][0]["ettr"] == pytest.approx(told.steps.ettr)  # type: ignore[union-attr]
+    assert [tier["fault_share"] for tier in tree["tiers"]] == [pytest.approx(0.8), 0.0, 0.2]
+    nothing = found(mtbf_s=None, target=0.99, cluster_availability=0.9)
+    assert (nothing.used_s, nothing.laws, nothing.tiers) == (None, (), ())
+
+
+def test_first_order_tells_no_shares_and_no_work_where_it_describes_nothing() -> None:
+    tree = as_json(found(mtbf_s=100.0, save_stall_s=300.0, target=0.01))["first_order"]
+    assert (tree["work_s"], tree["shares"]) == (None, None)
+    assert tree["ettr_max"] < 0
+    assert as_json(found())["first_order"]["work_s"] > 0
+    assert sum(as_json(found())["first_order"]["shares"].values()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("work_s", "name"),
+    [
+        (lambda o, m, r: math.sqrt(2 * o * m) - o, "Young"),
+        (lambda o, m, r: math.sqrt(2 * o * m) * (1 + math.sqrt(o / 2 / m) / 3 + o / m / 18) - o, "Daly"),
+        (lambda o, m, r: math.sqrt(2 * o * (m + r) + o * o), "Saxena"),
+        (lambda o, m, r: -o + math.sqrt(o * o + 2 * (1 - r / m) * o * m), "Meta's"),
+    ],
+)
+def test_each_rule_has_its_own_period_with_the_downtime_as_part_of_the_restart(work_s: Any, name: str) -> None:
+    rows = found(save_stall_s=200.0, downtime_s=1500.0, mtbf_s=9000.0).comparisons
+    row = next(row for row in rows if row.name.startswith(name))
+    assert row.period_s == pytest.approx(work_s(200.0, 9000.0, 2100.0) + 200.0, rel=1e-12)
+    if name == "Meta's":
+        work = row.period_s - 200.0
+        assert row.their_ettr == pytest.approx((1 - (2100.0 + work / 2) / 9000.0) / (1 + 200.0 / work), rel=1e-12)

@@ -304,3 +304,18 @@ def test_what_cannot_be_is_refused_by_name(field: str, call: Any) -> None:
     with pytest.raises(InvalidInput) as refused:
         call()
     assert refused.value.field == field
+
+
+@given(some, st.floats(0, 600))
+def test_the_whole_periods_are_the_best_that_are_these_multiples(levels: list[Level], downtime_s: float) -> None:
+    plan = first_order(levels, downtime_s)
+    assert plan.whole_ettr == pytest.approx(ettr_at(plan.levels, plan.whole_periods_s, downtime_s), rel=1e-12)
+    assert plan.whole_ettr <= plan.ettr + 1e-9
+    for period_s, level in zip(plan.whole_periods_s, plan.levels, strict=True):
+        assert period_s >= level.drain_s * (1 - 1e-9)
+    for multiple, lower, upper in zip(plan.multiples, plan.whole_periods_s, plan.whole_periods_s[1:], strict=False):
+        assert upper == pytest.approx(multiple * lower, rel=1e-12)
+    for ratio in (0.9, 0.99, 1.01, 1.1):
+        other = tuple(period_s * ratio for period_s in plan.whole_periods_s)
+        if all(period_s >= level.drain_s for period_s, level in zip(other, plan.levels, strict=True)):
+            assert ettr_at(plan.levels, other, downtime_s) <= plan.whole_ettr + 1e-12

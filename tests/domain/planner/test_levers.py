@@ -1,6 +1,7 @@
 """What it would take, what to improve first, and the curves of the figures."""
 
 import math
+from collections.abc import Callable
 from dataclasses import astuple, replace
 
 import pytest
@@ -18,24 +19,42 @@ from tests.domain.planner.cases import FEW, wide
 HARD = Inputs(save_stall_s=300, mtbf_s=10800, recovery_s=900, target=0.9)
 
 
+def scaled(inputs: Inputs, nodes: int) -> Callable[[int], Inputs]:
+    """The inputs of a job on another number of nodes, when every fault loses a node."""
+    assert inputs.mtbf_s is not None
+    mtbf_s = inputs.mtbf_s
+    return lambda count: replace(inputs, mtbf_s=mtbf_s * nodes / count)
+
+
 def test_the_most_nodes_are_those_at_the_limit_of_the_time_between_faults() -> None:
     limit_s = exact.plan(HARD).limits.mtbf_s
-    most = most_nodes(HARD, 1024, limit_s)
     assert limit_s is not None
     assert HARD.mtbf_s is not None
+    most = most_nodes(scaled(HARD, 1024), 1024)
+    assert most == most_nodes(scaled(HARD, 1024), 1) == most_nodes(scaled(HARD, 1024), 10**8)
     assert most == math.floor(1024 * HARD.mtbf_s / limit_s)
     assert reachable(replace(HARD, mtbf_s=HARD.mtbf_s * 1024 / most))
     assert not reachable(replace(HARD, mtbf_s=HARD.mtbf_s * 1024 / (most + 1)))
 
 
 def test_at_the_limit_itself_rounding_takes_no_node_away() -> None:
-    assert all(most_nodes(replace(HARD, mtbf_s=3600.0 / n * 7), n, 25200.0) == 1 for n in range(1, 200))
+    limit_s = exact.plan(HARD).limits.mtbf_s
+    assert limit_s is not None
+    assert all(most_nodes(scaled(replace(HARD, mtbf_s=limit_s / n * 7), n), n) == 7 for n in range(1, 200))
 
 
-def test_there_is_no_number_of_nodes_without_faults_or_a_limit_or_below_one() -> None:
-    assert most_nodes(replace(HARD, mtbf_s=None), 8, 100.0) is None
-    assert most_nodes(HARD, 8, None) is None
-    assert most_nodes(HARD, 8, 1e6) is None
+def test_there_is_no_number_of_nodes_without_a_limit_or_below_one() -> None:
+    assert most_nodes(lambda _: replace(HARD, mtbf_s=None), 8) is None
+    assert most_nodes(scaled(HARD, 8), 8) is not None
+    assert most_nodes(scaled(replace(HARD, mtbf_s=8e3), 1), 8) is None
+
+
+def test_nodes_with_which_stops_take_all_time_are_too_many() -> None:
+    stopped = replace(HARD, target=0.5, planned_stops_per_s=1 / 3600)
+    most = most_nodes(scaled(stopped, 100), 10**6)
+    assert most is not None
+    assert reachable(scaled(stopped, 100)(most))
+    assert not reachable(scaled(stopped, 100)(most + 1))
 
 
 @pytest.mark.parametrize("needed", [0, 1, 7, 1023, 1024])

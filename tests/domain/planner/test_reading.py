@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reliability.domain.planner.durations import seconds, spoken
-from reliability.domain.planner.reading import ALIASES, FIELDS, filled, read, told
+from reliability.domain.planner.reading import ALIASES, FIELDS, filled, read, told, unused
 from reliability.errors import InvalidInput
 
 SOUND: dict[str, object] = {"save_stall": "30s", "mtbf": "10h", "recovery": "10m", "target": "0.93"}
@@ -65,7 +65,8 @@ def test_a_decimal_comma_is_offered_with_a_point() -> None:
 
 @pytest.mark.parametrize(
     ("duration_s", "text"),
-    [(0, "0 s"), (0.0123, "12.3 ms"), (30, "30 s"), (59.96, "1 min"), (590, "9 min 50 s"), (3600, "1 h"),
+    [(0, "0 s"), (0.0123, "12.3 ms"), (0.14, "0.14 s"), (1.95, "1.95 s"), (14.2, "14.2 s"), (30, "30 s"),
+     (59.96, "1 min"), (590, "9 min 50 s"), (3600, "1 h"),
      (28_440, "7 h 54 min"), (86_400, "1 d"), (90_000, "1 d 1 h"), (1e12, "31 688 years")],
 )  # fmt: skip
 def test_a_duration_is_written_as_people_say_it(duration_s: float, text: str) -> None:
@@ -184,8 +185,11 @@ def test_the_same_value_under_two_names_is_refused() -> None:
 
 
 def test_shares_of_faults_are_not_more_than_all() -> None:
-    assert "Give at most 0.4" in refused(node_share=0.6, memory_share=0.5)["memory_share"]
-    assert "Give node_share too" in refused(memory_share=0.5)["memory_share"]
+    both = refused(node_share=0.6, memory_share=0.5)["memory_share"]
+    assert "give a node_share of at most 0.5, or at most 0.4 here." in both
+    assert "give a node_share of at most 0.5; without one" in refused(memory_share=0.5)["memory_share"]
+    assert "give a node_share of at most 0.3333; " in refused(memory_share=2 / 3)["memory_share"]
+    assert not refused(memory_share=2 / 3, node_share=0.3333)
     assert not refused(node_share=0.9, memory_share=0.1)
 
 
@@ -211,8 +215,20 @@ def test_a_prefix_stands_before_each_name() -> None:
     assert "plan.standbys" in errors[0].hint
 
 
+def test_a_value_that_changes_nothing_is_found() -> None:
+    def of_no_use(given: dict[str, object], **known: object) -> list[str]:
+        return [error.field for error in unused(given, {**SOUND, **known, **given})]
+
+    assert of_no_use({"standbys": 2, "repair_s": None}) == ["standbys"]
+    assert of_no_use({"repair_s": 60, "prior": "fleet", "observed_nodes": 8}) == ["repair_s", "prior", "observed_nodes"]
+    assert not of_no_use({"standbys": 0, "repair": 60})
+    assert not of_no_use({"repair": 60}, standbys=2)
+    assert not of_no_use({"prior": "fleet", "observed_nodes": 8, "nodes": 8}, faults=1, exposure=60)
+    assert not of_no_use({}, standbys=2)
+
+
 def test_one_way_of_telling_the_rate_replaces_all_that_is_known() -> None:
-    known = {"faults": 3, "exposure": 100.0, "prior": "jeffreys", "drain": 5.0, "save_stall": 1.0}
+    known = {"faults": 3, "exposure": 100.0, "prior": "jeffreys", "observed_nodes": 8, "drain": 5.0, "save_stall": 1.0}
     assert filled({"mtbf_s": 60, "drain": None}, known) == {"drain": None, "save_stall": 1.0, "mtbf_s": 60}
 
 

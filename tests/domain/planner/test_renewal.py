@@ -182,3 +182,18 @@ def test_what_cannot_be_is_refused_by_name(field: str, call: Any) -> None:
     with pytest.raises(InvalidInput) as refused:
         call()
     assert refused.value.field == field
+
+
+def test_a_stall_that_is_all_but_nothing_has_a_best_work() -> None:
+    tiny = Inputs(save_stall_s=5e-324, mtbf_s=0.25, recovery_s=0.0, target=0.5)
+    best = optimum(Weibull(1.5, 0.25), tiny)
+    assert 0 < best.work_s < 0.25
+    assert best.ettr == pytest.approx(1.0)
+
+
+def test_tiers_that_lag_behind_count_under_every_law() -> None:
+    slow = Inputs(save_stall_s=1, mtbf_s=21600, recovery_s=60, target=0.9, tiers=((0.2, 3600.0),))
+    for period_s in (100.0, 230.0, 3000.0, 8000.0):
+        exponential = ettr(Weibull(1.0, 21600.0), period_s - 1, slow)
+        assert exponential == pytest.approx(exact.ettr_at(slow, period_s), rel=1e-9)
+    assert optimum(Weibull(1.0, 21600.0), slow).period_s == pytest.approx(exact.plan(slow).period_s, rel=1e-3)
