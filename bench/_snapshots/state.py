@@ -60,11 +60,15 @@ class Training:
     def __init__(self, state: dict[str, Any], compute_s: float) -> None:
         self._changed = [tensor for tensor in tensors(state) if tensor.is_floating_point() and tensor.numel() > 1]
         self._a, self._b = torch.rand(384, 384), torch.rand(384, 384)
-        began = time.perf_counter()
-        for _ in range(100):
-            torch.mm(self._a, self._b)
-        self._times = max(1, int(compute_s / ((time.perf_counter() - began) / 100)))
+        self._times = max(1, int(compute_s / min(self._multiply_s(20) / 20 for _ in range(10))))
         self.before_update: Callable[[], object] = lambda: None
+
+    def _multiply_s(self, times: int) -> float:
+        """Return how long some multiplications take. The fastest of several tries is that of a quiet moment."""
+        began = time.perf_counter()
+        for _ in range(times):
+            torch.mm(self._a, self._b)
+        return time.perf_counter() - began
 
     def step(self) -> tuple[float, float]:
         """Return (seconds of the step, seconds of it spent waiting for a save)."""

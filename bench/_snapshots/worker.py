@@ -89,7 +89,8 @@ class Bench:
         others = watch.others(busy.own_s(os.getpid()))
         wait(contender, number)
         durable_s = (written_s or LONGEST_S) + self.synced_s(contender, number)
-        facts = {"base": base_s, "memcpy": memcpy_s, "stall": stall_s + waited_s, "durable": durable_s}
+        facts = {"base": base_s, "memcpy": memcpy_s, "durable": durable_s}
+        facts |= {"begin": stall_s, "stall": stall_s + waited_s}
         contender.remove(number - len(self.contenders) if number > len(self.contenders) else 0)
         return {**facts, "taken": taken, "lost": wall_s - steps * base_s, "others": others, "steps": steps}
 

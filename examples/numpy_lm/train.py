@@ -84,8 +84,10 @@ def main() -> None:
     optimizer = Adam(model.parameters)
     data = ShuffledSamples(text.samples(args.context), args.seed)
     log = SampleLog(args.samples, run.rank, run.epoch)
-    for name, state in (("model", model), ("optimizer", optimizer), ("data", data), ("consumed", log)):
+    for name, state in (("model", model), ("optimizer", optimizer)):
         run.register(name, state)
+    for name, state in (("data", data), ("consumed", log)):
+        run.register(name, state, early=True)  # the next samples are dealt before the next update
 
     start = run.restore()
     group = join(run, text, args)
@@ -95,6 +97,7 @@ def main() -> None:
         log.take(step, ids)
         own_loss, gradients = model.loss_and_gradients(*text.windows(ids, args.context))
         loss, gradients = mean_over_ranks(group, run.world_size, own_loss, gradients)
+        run.before_update()  # a snapshot may have been copied beside all this
         optimizer.update(gradients, learning_rate(step, steps=args.steps, peak=args.rate, warm_up=args.steps // 10 + 1))
         time.sleep(args.step_sleep)
         run.step(step, loss=loss)

@@ -87,12 +87,12 @@ def _record(handle: int, path: Path, prelude: Prelude, job: str, maps: SlotMaps)
     chunks, sums = [], []
     with copying.tier_errors(path), maps.content(handle) as view:
         header = _header(view, path, prelude)
+        if tuple(header.get(name) for name in ("epoch", "step", "rank")) != (shard.epoch, shard.step, shard.rank):
+            raise RecordUnusable(f"{path} does not hold the shard it is named after.")
         for start in range(0, len(view), digests.CHUNK_BYTES):
             chunk, added = _read_chunk(view[start : start + digests.CHUNK_BYTES])
             chunks.append(chunk)
             sums.append(added)
-    if tuple(header.get(name) for name in ("epoch", "step", "rank")) != (shard.epoch, shard.step, shard.rank):
-        raise RecordUnusable(f"{path} does not hold the shard it is named after.")
     return {
         "job": job,
         "epoch": shard.epoch,

@@ -125,15 +125,15 @@ class Hints:
         self._socket.bind(str(root / "run" / "agent.sock"))
         self.problems: list[dict[str, Any]] = []
 
-    def newest(self, wait_s: float) -> int:
-        """Return the newest step told, listening for `wait_s` seconds; 0 when there was none."""
+    def newest(self, wait_s: float, *, until_one: bool = False) -> int:
+        """Return the newest step told, listening for `wait_s` seconds, or until there is one; 0 when there was none."""
         found, end = 0, time.monotonic() + wait_s
         while select.select([self._socket], [], [], max(end - time.monotonic(), 0.0))[0]:
             hint = json.loads(self._socket.recv(65536))
             if hint["t"] == "snapshot_problem":
                 self.problems.append(hint)
             found = max(found, hint["step"] if hint["t"] == "snapshot" else 0)
-            if wait_s and time.monotonic() > end:
+            if (wait_s and time.monotonic() > end) or (until_one and found):
                 break
         return found
 

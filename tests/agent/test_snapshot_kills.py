@@ -40,7 +40,8 @@ def test_a_trainer_killed_at_any_moment_leaves_its_newest_ready_snapshot(folder:
     for kill in range(KILLS):
         mode = "lazy" if kill % 2 else "sync"
         trainer = Child(lambda epoch=kill + 1, start=newest, mode=mode: train(root, epoch, start, mode))
-        told = hints.newest(chance.uniform(0.0, 0.08))
+        told = hints.newest(20.0, until_one=True) if kill % 4 else 0  # one in four is killed while it starts
+        told = max(told, hints.newest(chance.uniform(0.0, 0.08)))
         trainer.kill()
         told = max(told, hints.newest(0.0))
         seal_left(root / "mem")
@@ -48,7 +49,7 @@ def test_a_trainer_killed_at_any_moment_leaves_its_newest_ready_snapshot(folder:
         assert max((shard.step for shard in found), default=0) >= max(told, newest.step if newest else 0), (seed, kill)
         newest = max(found, default=None)
     assert newest is not None
-    assert newest.step > KILLS / 4
+    assert newest.step > KILLS / 2
     assert hints.problems == []
     assert sum(path.stat().st_blocks for path in (root / "mem").iterdir()) * 512 < 4 * 9e6, "slots are taken over"
     hints.close()
