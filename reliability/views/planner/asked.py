@@ -15,6 +15,16 @@ from reliability.errors import InvalidInput
 from reliability.models import Job
 from reliability.plan_forms import PlanForm
 from reliability.selectors import plan_inputs
+from reliability.selectors.plan_inputs import Known
+
+EXAMPLE = "an example: enter yours"
+EXAMPLES = {
+    "save_stall": Known(value=0.5, kind="default", told=EXAMPLE),
+    "mtbf": Known(value=86_400.0, kind="default", told=f"{EXAMPLE}; one a day"),
+    "recovery": Known(value=10.0, kind="default", told=EXAMPLE),
+    "downtime": Known(value=0.0, kind="default", told="default: none"),
+}
+"""What the page begins with where no job is chosen; the rest is as for the command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +66,7 @@ def answered(asked: Mapping[str, str], *, now: datetime) -> Asked:
     """Return the question and its answer."""
     job = _job(asked)
     measured = plan_inputs.measured(job, now=now) if job else {}
-    form = PlanForm(asked, job=job, measured=measured, defaults=plan_inputs.defaults(job))
+    form = PlanForm(asked, job=job, measured=measured, defaults=plan_inputs.defaults(job) | ({} if job else EXAMPLES))
     return Asked(job, form, _answer(form, job) if form.is_valid() else None, now)
 
 
@@ -87,6 +97,7 @@ def entries(form: PlanForm) -> list[dict[str, Any]]:
             "text": chosen.text,
             "source": chosen.source,
             "told": chosen.told,
+            "told_more": chosen.told_more,
             "options": chosen.options,
             "errors": form.errors.get(name, []),
         }

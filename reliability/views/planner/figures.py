@@ -14,12 +14,11 @@ from django.utils.safestring import SafeString, mark_safe
 
 from reliability.domain.planner import curves, exact, spares
 from reliability.domain.planner.answer import Answer
-from reliability.domain.planner.durations import spoken
 from reliability.domain.planner.inputs import Inputs
 from reliability.errors import InvalidInput
 from reliability.views.planner import frames
 from reliability.views.planner.axes import log_range, rate_range, time_ticks
-from reliability.views.planner.words import number, percent, shown_s
+from reliability.views.planner.words import number, percent, shown_s, spoken
 
 POINTS = 97
 SPARSE = 49
