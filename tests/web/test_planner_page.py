@@ -634,7 +634,7 @@ def test_a_rate_keeps_its_unit_until_it_could_be_converted(client_of: Any, job: 
 
 
 def test_a_unit_that_is_switched_back_gives_the_very_value_that_was_typed(client_of: Any, job: models.Job) -> None:
-    query, seen = PLAN | {"mtbf": "7.93217h"}, []
+    query, seen = PLAN | {"mtbf": "7.93217h", "mtbf_shown": "7.93217h", "mtbf_was": "mtbf"}, []
     for unit in ("failures_per_day", "per_1000_node_days", "failures_per_day", "mtbf"):
         text = page(client_of("viewer"), query | {"mtbf_unit": unit})
         typed = re.search(r'id="mtbf-typed" value="([^"]*)"', text)
@@ -736,7 +736,7 @@ def test_more_steps_than_can_be_ordered_have_no_button_but_a_reason(client_of: A
 
 def test_the_wait_for_a_repair_stands_apart_from_the_downtime(client_of: Any, job: models.Job) -> None:
     text = words(page(client_of("viewer"), PLAN | {"downtime": "30", "standbys": "0", "repair": "2h"}))
-    assert re.search(r"waiting for a node \d+ min", text)
+    assert re.search(r"waiting for a node \d+ h \d+ min 20\.\d+ % a lost node finds no standby", text)
     assert "most of it to waiting for a node" in text
     assert "Downtime , at most 30 s" in text
     assert re.search(r"Repair time , at most 2 h \d", text)

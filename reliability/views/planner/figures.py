@@ -237,7 +237,7 @@ def _optimum(found: Answer) -> Figure | None:
         f"With twice the faults: {_every(twice_faults)}; with twice the save stall: {_every(twice_stall)}",
         ("Times as much as now", "Faults: period", "Faults: rate", "Stall: period", "Stall: rate"),
         ("factor", "period_s_by_faults", "ettr_by_faults", "period_s_by_stall", "ettr_by_stall"),
-        (number, _told, percent, _told, percent),
+        ("{:.3g}".format, _told, percent, _told, percent),
         values,
         drawn,
     )

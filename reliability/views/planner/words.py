@@ -51,6 +51,8 @@ def percent(share: float | None, digits: int = 2) -> str:
         return "unknown"
     edge = min(share, 1 - share)
     if 0 < edge < 0.5 * 10.0 ** -(digits + 2):
+        if share < LEAST_TOLD:
+            return f"under {100 * LEAST_TOLD:g} %"
         return f"{100 * share:.3g} %" if share < 0.5 else f"{100 * share:.6g} %"
     return f"{100 * share:.{digits}f} %"
 
