@@ -42,7 +42,7 @@ def saved(
 
 def lose_n2(world: World) -> None:
     for _ in range(10):
-        world.tick()
+        world.tick(reconcile_too=False)
     for name in ("n1", "n3"):
         world.agents[name].stepping = False
     world.agents["n2"].power_off()
@@ -243,8 +243,8 @@ def test_the_wait_for_a_person_counts_where_people_are_asked(world: World, appro
     world.until(lambda: bool(world.failover().proposal.get("moves")))
     before = measured(world.job()).get("downtime")
     assert before is None
-    for _ in range(20):
-        world.tick(1.0)
+    for _ in range(10):
+        world.tick(2.0)
     failovers.approve(world.failover(), by=approver(), digest=world.failover().digest)
     recovered(world)
     Job.objects.update(approval=approval)

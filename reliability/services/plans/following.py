@@ -20,13 +20,11 @@ AGAIN_STEPS = 3
 
 def follow_all(now: datetime) -> None:
     """Look at every plan that is announced and not in force yet, and at those of jobs that ended or go on."""
-    for job_id in (
-        Plan.objects.filter(ended_at=None, job__state__in=Job.TERMINAL).values_list("job", flat=True).distinct()
-    ):
+    over = Plan.objects.filter(ended_at=None, job__state__in=Job.TERMINAL)
+    for job_id in over.order_by("job").values_list("job", flat=True).distinct():
         boundary.apart("Closing the plans of a job", close, job_id, job=job_id)
-    for plan_id in (
-        _newest().filter(job__state__in=announcing.TOLD_IN).exclude(ended_at=None).values_list("pk", flat=True)
-    ):
+    going_on = _newest().filter(ended_at__isnull=False, job__state__in=announcing.TOLD_IN)
+    for plan_id in going_on.values_list("pk", flat=True):
         boundary.apart("Opening a plan again", open_again, plan_id, plan=plan_id)
     waiting = Plan.objects.filter(began_at=None, ended_at=None, job__state__in=announcing.TOLD_IN)
     for plan_id in waiting.values_list("pk", flat=True):
@@ -50,7 +48,7 @@ def open_again(plan_id: int) -> None:
     """Go on with the newest plan of a job that was started again: its ranks save as was announced last."""
     with transaction.atomic():
         job = Job.objects.select_for_update(no_key=True).get(plans=plan_id)
-        if job.state in announcing.TOLD_IN and job.plans.values_list("pk", flat=True)[:1].get() == plan_id:
+        if job.state in announcing.TOLD_IN and job.plans.values_list("pk", flat=True).first() == plan_id:
             job.plans.filter(pk=plan_id).update(ended_at=None, ended_step=None, measured={})
             dispatch.changed("overview", f"job:{job.pk}")
 
