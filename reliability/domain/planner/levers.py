@@ -24,7 +24,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """How much the best effective training rate rises when one thing is halved (of standbys: when there is one more)."""
+    """How much the best effective training rate rises when one thing is halved (standbys: one more)."""
 
     name: str
     ettr_gain: float
