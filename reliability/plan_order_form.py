@@ -7,14 +7,12 @@ from django import forms
 from reliability.forms import StyledForm
 from reliability.plan_forms import MOST_STEPS
 
-BOUNDS = {"min_value": 1, "max_value": MOST_STEPS}
-
 
 class OrderForm(StyledForm):
     """The number of steps on the button, or the one a person chose, and which plan was the newest one then."""
 
-    every_steps = forms.IntegerField(**BOUNDS, required=False)
-    chosen_steps = forms.IntegerField(**BOUNDS, required=False)
+    every_steps = forms.IntegerField(min_value=1, max_value=MOST_STEPS, required=False)
+    chosen_steps = forms.IntegerField(min_value=1, max_value=MOST_STEPS, required=False)
     accept_missed = forms.BooleanField(required=False)
     seen = forms.IntegerField(min_value=0, max_value=2**31 - 1, required=False)
 

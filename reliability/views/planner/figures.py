@@ -120,7 +120,7 @@ def _rate(found: Answer) -> Figure:
     _mark_target(drawn["layout"], found, xs)
     drawn["layout"]["xaxis"] |= {"range": log_range(xs), **time_ticks(xs[0], xs[-1])}
     drawn["layout"]["yaxis"]["range"] = rate_range(found)
-    heads = ("Period, start to start", "Rate", "First order", "At many faults", "At few faults")
+    heads = ("Period, start to start", "Effective training rate", "By first order", "At many faults", "At few faults")
     columns = ("period_s", "ettr", "ettr_first_order", "ettr_low", "ettr_high")
     told = (spoken, percent, percent, percent, percent)
     shown = len(heads) if found.credible else len(heads) - 2

@@ -11,8 +11,9 @@ from reliability.domain.planner.durations import seconds
 from reliability.errors import InvalidInput
 from reliability.models import Job
 from reliability.plan_forms import MOST_STEPS, PERIOD, PlanForm
+from reliability.templatetags.stepkeeper import grouped
 from reliability.views.planner.asked import Asked
-from reliability.views.planner.words import WORTH_TELLING, grouped, percent, shown_ettr, spoken, step_time, steps
+from reliability.views.planner.words import WORTH_TELLING, percent, shown_ettr, spoken, step_time, steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,9 @@ def offered(request: HttpRequest, found: Asked, answer: Answer) -> dict[str, Any
     if job is None or why_not or every is None:
         return shown | {"apply_words": why_not}
     shown["seen"] = job.plans.values_list("version", flat=True).first() or 0
+    if answer.inputs.mtbf_s is None and answer.present and answer.present.keeps_target:
+        told = "The period of now keeps the target. To save less often, give a period of your own on the left."
+        return shown | {"apply_words": told}
     if every > MOST_STEPS:
         most = f"{grouped(MOST_STEPS)} steps are the most that can be ordered, and this is every {grouped(every)}."
         return shown | {"apply_words": f"{most} Give a period of your own on the left: the loss is next to nothing."}

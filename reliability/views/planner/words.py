@@ -27,6 +27,7 @@ WORTH_TELLING = 5e-5
 WORTH_CHANGING = 5e-4
 """A twentieth of a point: less is not worth another period."""
 DAY_S = 86400.0
+ROUND_FROM = 99.5
 UNITS_S = {"min": 60.0, "h": 3600.0, "d": DAY_S}
 
 
@@ -52,18 +53,18 @@ def percent(share: float | None, digits: int = 2) -> str:
     edge = min(share, 1 - share)
     if 0 < edge < 0.5 * 10.0 ** -(digits + 2):
         if share < LEAST_TOLD:
-            return f"under {100 * LEAST_TOLD:g} %"
-        return f"{100 * share:.3g} %" if share < 0.5 else f"{100 * share:.6g} %"
-    return f"{100 * share:.{digits}f} %"
+            return f"under {100 * LEAST_TOLD:g}\u00a0%"
+        return f"{100 * share:.3g}\u00a0%" if share < 0.5 else f"{100 * share:.6g}\u00a0%"
+    return f"{100 * share:.{digits}f}\u00a0%"
 
 
 def part(share: float) -> str:
     """Write what a part takes of all time: with two digits that count where it is small."""
     if share <= 0:
-        return "0 %"
+        return "0\u00a0%"
     if share < LEAST_TOLD:
-        return f"under {100 * LEAST_TOLD:g} %"
-    return f"{float(f'{100 * share:.2g}'):g} %" if share < SMALL else percent(share)
+        return f"under {100 * LEAST_TOLD:g}\u00a0%"
+    return f"{float(f'{100 * share:.2g}'):g}\u00a0%" if share < SMALL else percent(share)
 
 
 def points(gain: float) -> str:
@@ -97,6 +98,7 @@ def headline(found: Answer, job: Job | None) -> dict[str, Any]:
         "every_steps": found.steps.every_steps if found.steps else None,
         "in_steps": _in_steps(found),
         "ettr": percent(shown_ettr(found)),
+        "rate_words": "effective training rate, or more" if _free(found) else "effective training rate at that period",
         "target": number(found.inputs.target),
         "feasible": found.reachable,
         "interval": _interval(found),
@@ -109,10 +111,15 @@ def headline(found: Answer, job: Job | None) -> dict[str, Any]:
     }
 
 
+def _free(found: Answer) -> bool:
+    """Return whether any longer period is as good: nothing is lost without faults."""
+    return found.inputs.mtbf_s is None and found.exact.feasible
+
+
 def _big(found: Answer) -> str:
     period_s = shown_s(found)
-    if found.inputs.mtbf_s is None:
-        return "Save as rarely as you like" if period_s is not None or found.exact.feasible else "No need to save"
+    if _free(found):
+        return "Save as rarely as you like"
     return "No need to save" if period_s is None else f"Save every {spoken(period_s)}"
 
 
@@ -123,7 +130,7 @@ def verdict(found: Answer | None, faults: Sequence[Any]) -> str:
     target, period_s = number(found.inputs.target), shown_s(found)
     reach = "is reachable" if found.reachable else "is not reachable"
     every = "no need to save" if period_s is None else f"save every {spoken(period_s)}"
-    if found.inputs.mtbf_s is None and period_s is not None:
+    if _free(found) and period_s is not None:
         often = f"not more often than every {spoken(period_s)}"
         return f"{target} {reach}: without faults save as rarely as you like, {often}."
     first = f" Improve first: {improve(found)['name']}." if _gains(found) else ""
@@ -132,7 +139,7 @@ def verdict(found: Answer | None, faults: Sequence[Any]) -> str:
 
 def _in_steps(found: Answer) -> str:
     period_s = shown_s(found)
-    if found.inputs.mtbf_s is None and period_s is not None:
+    if _free(found) and period_s is not None:
         often = f"No faults: not more often than every {spoken(period_s)}"
         return often + (f", {steps(found.steps.every_steps)}" if found.steps else "")
     if found.steps is None:
@@ -186,8 +193,8 @@ def roughly(value_s: float) -> str:
     told = plain(value_s).split(" ")
     if len(told) < 4:
         return "\u00a0".join(told)
-    size = UNITS_S[told[1]]
-    return f"{value_s / size:.{2 if value_s < 100 * size else 3}g}\u00a0{told[1]}"
+    count = value_s / UNITS_S[told[1]]
+    return f"{grouped(round(count)) if count >= ROUND_FROM else f'{count:.2g}'}\u00a0{told[1]}"
 
 
 def as_good(found: Answer) -> bool:
