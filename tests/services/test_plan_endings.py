@@ -100,7 +100,7 @@ def test_a_plan_whose_job_was_stopped_before_its_step_holds_after_the_start(worl
 
 
 def failed_rank(world: World) -> Job:
-    """A job that waits for a person since a rank of n2 was interrupted; a minute has passed, in which nobody stepped."""
+    """A job that waits for a person since a rank of n2 was interrupted; for a minute nobody has stepped."""
     running(world)
     train(world, 20)
     world.save(20)
@@ -117,7 +117,7 @@ def failed_rank(world: World) -> Job:
 
 def test_where_a_rank_has_failed_nobody_is_taken_to_go_on_stepping(world: World) -> None:
     job = failed_rank(world)
-    newest = max(Rank.objects.values_list("step", flat=True))
+    newest = max(rank.step or 0 for rank in Rank.objects.all())
     assert announcing.expected_step(job, step_s=1.0, now=clock.now()) == newest
     made = apply(world)
     assert made.from_step == newest + 10
@@ -149,12 +149,12 @@ def test_a_rank_is_heard_of_by_its_steps_and_not_by_its_node(world: World) -> No
     state = plans.take_over(made, now=clock.now())
     assert state.behind == (1,)
     assert state.heard_s == pytest.approx((clock.now() - last).total_seconds())
-    assert state.heard_s >= 4.0
+    assert (clock.now() - last).total_seconds() >= 4.0
 
 
 def test_a_job_that_is_over_is_not_planned_by_itself(world: World) -> None:
     job = running(world)
     jobs.stop(job, by="ann")
     with pytest.raises(DomainError, match="over: there is nothing to plan by itself"):
-        plans.set_auto(job, by="ann", **LIMITS)
+        plans.set_auto(job, by="ann", **LIMITS)  # type: ignore[arg-type]
     assert not AutoPlan.objects.exists()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from reliability.domain.planner import exact
 from reliability.models import Drill, Epoch, Failover, Incident, Job, Node, Plan, Rank
 from reliability.selectors import plan_history
 from reliability.services import clock, jobs, plans
@@ -133,6 +134,17 @@ def test_soon_after_its_beginning_it_is_too_early_to_say(world: World) -> None:
     found = result(made)
     assert found.measured == pytest.approx(1 - 0.1 / (made.every_steps + 0.1), abs=0.02)
     assert found.verdict == "too early to say"
+
+
+def test_what_is_expected_counts_the_tiers_that_the_plan_was_made_with(world: World) -> None:
+    running(world)
+    made = in_force(world, drain_s=40.0, drain_ssd_s=2.0, node_share=0.25, memory_share=0.5)
+    assert made.outputs["inputs"]["effective"]["tiers"]
+    world.pass_time(DAY_S)
+    steps(world, round(DAY_S * 0.96))
+    found = result(made)
+    assert found.sd is not None
+    assert made.planned_ettr == pytest.approx(exact.ettr_at(plan_history._inputs(made), made.period_s))
 
 
 def test_drills_are_left_out_with_all_they_cost(world: World) -> None:

@@ -21,7 +21,7 @@ AGAIN_STEPS = 3
 def follow_all(now: datetime) -> None:
     """Look at every plan that is announced and not in force yet, and at those of jobs that ended or go on."""
     over = Plan.objects.filter(ended_at=None, job__state__in=Job.TERMINAL)
-    for job_id in over.order_by("job").values_list("job", flat=True).distinct():
+    for job_id in over.order_by("job_id").values_list("job_id", flat=True).distinct():
         boundary.apart("Closing the plans of a job", close, job_id, job=job_id)
     going_on = _newest().filter(ended_at__isnull=False, job__state__in=announcing.TOLD_IN)
     for plan_id in going_on.values_list("pk", flat=True):
