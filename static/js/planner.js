@@ -41,7 +41,7 @@ function markOutdated(text) {
 // ---- asking -----------------------------------------------------------------------------------------------------
 async function fetchPage(address, limit = LIMIT_MS) {
   const answer = await fetch(address, {
-    headers: { "X-Fragment": "planned" }, credentials: "same-origin", cache: "no-store", redirect: "manual",
+    headers: { "X-Fragment": "planned", "X-Open": document.querySelector("#why-details[open]") ? "why" : "" }, credentials: "same-origin", cache: "no-store", redirect: "manual",
     signal: AbortSignal.any([running.signal, AbortSignal.timeout(limit)]),
   });
   if (answer.type === "opaqueredirect" || answer.status === 403) { window.location.reload(); throw new Error("signed out"); }
@@ -223,6 +223,7 @@ document.addEventListener("input", onTyping);
 document.addEventListener("change", onChoice);
 document.addEventListener("click", onClick);
 document.addEventListener("submit", onSubmit, true);
+document.addEventListener("toggle", ({ target }) => { if (target.id === "why-details" && target.open) recompute(""); }, true);
 document.addEventListener("focusout", ({ target, relatedTarget }) => {
   const help = target.closest(".help[open]");
   if (help && relatedTarget && !help.contains(relatedTarget)) help.open = false;

@@ -177,13 +177,14 @@ def test_the_first_key_is_asked_about_at_once_and_never_two_at_a_time(
     page = opened(watched)
     page.evaluate(
         """() => {
-          const real = window.fetch;
-          window.flights = { now: 0, most: 0, sent: 0, first: 0 };
-          window.fetch = async (...given) => {
-            const { flights } = window;
-            flights.now += 1; flights.sent += 1; flights.most = Math.max(flights.most, flights.now);
-            flights.first ||= performance.now();
-            try { return await real(...given); } finally { flights.now -= 1; }
+          const real = window.fetch, going = new Set();
+          window.flights = { most: 0, first: 0 };
+          window.fetch = async (address, options) => {
+            if (options?.headers?.["X-Fragment"] !== "planned") return real(address, options);
+            going.add(options.signal);
+            window.flights.first ||= performance.now();
+            window.flights.most = Math.max(window.flights.most, [...going].filter(({ aborted }) => !aborted).length);
+            try { return await real(address, options); } finally { going.delete(options.signal); }
           };
           document.addEventListener("input", () => { window.typedAt ||= performance.now(); }, true);
         }"""
@@ -231,6 +232,17 @@ def test_a_period_of_your_own_is_compared_applied_and_applied_again(watched: Wat
     page.locator("#plan-2 button").click()
     expect(page.locator(".messages")).to_contain_text("Announced: every 500 steps")
     assert list(models.Plan.objects.order_by("version").values_list("every_steps", flat=True))[1:] == [500, 77, 500]
+
+
+def test_what_is_folded_open_follows_the_values_too(watched: Watched, cluster: dict[str, Any]) -> None:
+    page, why = opened(watched), watched.page.locator("#why-details")
+    field(page, "save_stall").fill("9 s")
+    expect(page.locator("#source-save_stall")).to_contain_text("entered by you")
+    why.locator("summary").click()
+    expect(why).to_contain_text("Weibull")
+    expect(why.locator(".formula")).to_contain_text("2 · 9 s")
+    field(page, "save_stall").fill("12 s")
+    expect(why.locator(".formula")).to_contain_text("2 · 12 s")
 
 
 def test_focus_and_caret_stay_where_a_person_types(watched: Watched, cluster: dict[str, Any]) -> None:

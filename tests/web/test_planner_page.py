@@ -332,6 +332,8 @@ def test_the_fragment_of_a_change_has_no_more_than_what_changes(client_of: Any, 
     assert 'id="answer"' in text
     assert 'id="nav"' not in text
     assert 'id="kept"' not in text
+    assert "Weibull" not in text
+    assert "Weibull" in page(client_of("operator"), PLAN, **FRAGMENT, **{"X-Open": "why"})
 
 
 # -- simulation ------------------------------------------------------------------------------------------

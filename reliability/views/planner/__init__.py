@@ -33,6 +33,8 @@ from reliability.views.planner.asked import Asked
 KEPT = "kept"
 PLANNED = "planned"
 """What the browser asks for in the header of a fragment when a value has changed."""
+OPEN = "X-Open"
+"""What is folded open in the browser; what is not need not be computed at every key."""
 applies = permission_required("reliability.apply_plan", raise_exception=True)
 
 
@@ -56,9 +58,12 @@ def plan(request: HttpRequest) -> HttpResponse:
     if wants_fragment(request) and request.GET.get("part") == KEPT:
         job = Job.objects.filter(name=request.GET.get("job", "").replace("\x00", "")).first()
         return render_page(request, "planner.html", kept.context(job) | {"only_kept": True, "job": job})
-    found = asked.read(request)
-    if request.headers.get(FRAGMENT_HEADER) == PLANNED:
-        response = render(request, "planner/planned.html", page.planned(request, found))
+    changed = request.headers.get(FRAGMENT_HEADER) == PLANNED
+    found = asked.read(request, recent=changed)
+    if changed:
+        response = render(
+            request, "planner/planned.html", page.planned(request, found, why="why" in request.headers.get(OPEN, ""))
+        )
         response.headers["Cache-Control"] = "no-store"
         return response
     return _shown(request, found)

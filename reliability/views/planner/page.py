@@ -24,7 +24,7 @@ def context(request: HttpRequest, found: Asked) -> dict[str, Any]:
     return shown | {"whole": True}
 
 
-def planned(request: HttpRequest, found: Asked) -> dict[str, Any]:
+def planned(request: HttpRequest, found: Asked, *, why: bool = True) -> dict[str, Any]:
     """Return what changes with a value: the form with its sources, and the answer with its evidence."""
     job, form = found.job, found.form
     shown: dict[str, Any] = {
@@ -43,11 +43,11 @@ def planned(request: HttpRequest, found: Asked) -> dict[str, Any]:
         "verdict": words.verdict(found.answer, found.faults),
     }
     if found.answer is not None:
-        shown |= _answer(request, found, found.answer)
+        shown |= _answer(request, found, found.answer, why=why)
     return shown
 
 
-def _answer(request: HttpRequest, found: Asked, answer: Answer) -> dict[str, Any]:
+def _answer(request: HttpRequest, found: Asked, answer: Answer, *, why: bool) -> dict[str, Any]:
     drawn = figures.all_figures(answer)
     headline = words.headline(answer, found.job)
     headline |= ordering.offered(request, found, answer)
@@ -57,7 +57,7 @@ def _answer(request: HttpRequest, found: Asked, answer: Answer) -> dict[str, Any
         "found": headline,
         "lost": losing.lost(answer),
         "levers": reach.levers(answer),
-        "why": reach.why(answer),
+        "why": reach.why(answer) if why else {},
         "figures": drawn,
         "drawn": figures.as_json(drawn),
     }
