@@ -138,7 +138,7 @@ def test_soon_after_its_beginning_it_is_too_early_to_say(world: World) -> None:
 
 def test_what_is_expected_counts_the_tiers_that_the_plan_was_made_with(world: World) -> None:
     running(world)
-    made = in_force(world, drain_s=40.0, drain_ssd_s=2.0, node_share=0.25, memory_share=0.5)
+    made = in_force(world, drain_s=40.0, drain_ssd_s=2.0, node_share=0.25, memory_share=0.5, target=0.9)
     assert made.outputs["inputs"]["effective"]["tiers"]
     world.pass_time(DAY_S)
     steps(world, round(DAY_S * 0.96))

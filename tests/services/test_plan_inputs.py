@@ -172,6 +172,7 @@ def test_a_value_is_assumed_until_something_of_the_kind_happened_to_the_job(worl
         kind="restart_in_place",
         state="completed",
         from_epoch=job.epoch,
+        to_epoch=job.epoch + 1,
         **dict.fromkeys(("state_since", "fault_at", "created_at", "ended_at"), clock.now()),
     )
     assert not plan_inputs.is_assumed(measured(job)["mtbf"])
