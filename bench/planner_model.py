@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from bench.figures import Figure
 from reliability.domain.planner import Inputs, exact, first_order
-from reliability.domain.planner.levers import cheapest_pair, halved
+from reliability.domain.planner.levers import cheapest_pair
 
 RUNS = 15
 CALLS = 500
@@ -44,7 +44,6 @@ def measure() -> Iterator[Figure]:
         "the same with planned stops": lambda: exact.plan(inputs(planned_stops_per_s=2e-6)),
         "first-order plan": lambda: first_order.plan(inputs()),
         "exact rate at one period": lambda: exact.ettr_at(made, 1300.0),
-        "gain of halving each input": lambda: halved(made),
         "cheapest pair out of reach": lambda: cheapest_pair(inputs(drain_s=900.0)),
     }
     for name, call in plans.items():

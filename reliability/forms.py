@@ -63,9 +63,3 @@ class DecisionForm(StyledForm):
         max_length=1000,
         widget=forms.TextInput(attrs={"placeholder": "Why (kept with the decision)", "autocomplete": "off"}),
     )
-
-
-class ShownPeriodForm(StyledForm):
-    """The number of steps on the button that was pressed."""
-
-    every_steps = forms.IntegerField(min_value=1, max_value=10_000_000, required=False)

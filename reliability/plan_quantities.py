@@ -28,8 +28,9 @@ class Quantity:
 QUANTITIES = (
     Quantity(
         "target",
-        "Availability target",
-        "The share of all time in which training must go forward, as a fraction: 0.97, not 97.",
+        "Target",
+        "The effective training rate that is wanted: the share of all time in which training goes forward, as a "
+        "fraction: 0.97, not 97.",
         "number",
         "target",
     ),

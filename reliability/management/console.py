@@ -2,6 +2,8 @@
 
 import getpass
 import json
+import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -30,6 +32,16 @@ def plain_errors() -> Iterator[None]:
         raise CommandError(
             f"The database does not answer as it should: {error}\n  Run 'manage.py up' or 'manage.py migrate' first."
         ) from error
+
+
+@contextmanager
+def pipe_that_may_end() -> Iterator[None]:
+    """Let whoever reads the output, such as `head`, stop reading: that is no error."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def caller() -> str:

@@ -17,6 +17,7 @@ NAMES = {
     "recovery": "the recovery",
     "downtime": "the downtime",
     "drain": "the drain",
+    "repair": "the repair time",
     "fault_rate": "the number of faults",
 }
 AS_GIVEN = {
@@ -89,9 +90,13 @@ def _what_first(found: Answer) -> str:
     gains = [gain for gain in found.gains if gain.ettr_gain > WORTH_TELLING]
     told = "Improve first: nothing, halving any of the inputs would hardly be noticed."
     if gains:
-        first, *others = (f"halving {NAMES[gain.name]} adds {points(gain.ettr_gain)}" for gain in gains)
+        first, *others = (f"{_better(gain.name)} adds {points(gain.ettr_gain)}" for gain in gains)
         told = f"Improve first: {first}{f'; then {others[0]}' if others else ''}."
     return told if found.reachable else f"{told} {_way_there(found)}"
+
+
+def _better(name: str) -> str:
+    return "one standby more" if name == "standbys" else f"halving {NAMES[name]}"
 
 
 def _way_there(found: Answer) -> str:
@@ -251,7 +256,12 @@ def _tiers(found: Answer) -> Rows:
     if found.request.drain_s + found.request.drain_ssd_s == 0:
         return []
     return [
-        (f"in {tier.name}", spoken(tier.every_s), percent(tier.fault_share, 1), spoken(tier.undone_s))
+        (
+            "on SSD" if tier.name == "SSD" else f"in {tier.name}",
+            spoken(tier.every_s),
+            percent(tier.fault_share, 1),
+            spoken(tier.undone_s),
+        )
         for tier in found.tiers
     ]
 

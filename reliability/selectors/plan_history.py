@@ -11,7 +11,7 @@ promises anything about faults that are made on purpose.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from statistics import fmean
 from typing import Any
@@ -41,7 +41,10 @@ HEARD_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeOver:
-    """How far the ranks of a job have taken a plan over."""
+    """How far the ranks of a job have taken a plan over. `over`: the job has ended, and nobody is to take it over.
+
+    `heard_s`: since when nothing new is known of those that are behind, or of the one that is known least of.
+    """
 
     ranks: int
     following: int
@@ -49,6 +52,7 @@ class TakeOver:
     begun: bool
     done: bool
     heard_s: float | None
+    over: bool
     told: str
 
 
@@ -83,31 +87,33 @@ class PlanResult:
 
 
 def take_over(plan: Plan, *, now: datetime) -> TakeOver:
-    """Return how many ranks go by this plan or a newer one, and when those that do not were last heard. One query."""
-    rows = list(
-        Rank.objects.filter(job=plan.job_id)
-        .order_by("rank")
-        .values_list("rank", "plan_version", "state", "step", "slot__node__last_seen_at")
-    )
-    behind = tuple(rank for rank, version, state, *_ in rows if _behind(version, state, plan))
+    """Return how many ranks go by this plan or a newer one, and when the others last made a step. Two queries."""
+    over = Job.objects.filter(pk=plan.job_id, state__in=Job.TERMINAL).exists()
+    columns = ("rank", "plan_version", "state", "step", "progress_at")
+    rows = list(Rank.objects.filter(job=plan.job_id).order_by("rank").values_list(*columns))
+    behind = () if over else tuple(rank for rank, version, state, *_ in rows if _behind(version, state, plan))
     heard = [at for rank, *_, at in rows if at is not None and (rank in behind or not behind)]
-    heard_s = max(0.0, (now - min(heard)).total_seconds()) if heard else None
     newest = max((step for *_, step, _ in rows if step is not None), default=0)
-    begun = plan.began_at is not None or newest >= plan.from_step
-    told = f"{len(rows) - len(behind)} of {len(rows)} ranks follow it"
-    if behind and heard_s is not None:
-        told += f"; {_others(behind)} last heard {spoken(round(heard_s, 1))} ago"
-    if not begun:
-        told += f"; it holds from step {plan.from_step} on"
-    return TakeOver(
+    found = TakeOver(
         ranks=len(rows),
         following=len(rows) - len(behind),
         behind=behind,
-        begun=begun,
+        begun=plan.began_at is not None or newest >= plan.from_step,
         done=not behind,
-        heard_s=heard_s,
-        told=told,
+        heard_s=max(0.0, (now - min(heard)).total_seconds()) if heard else None,
+        over=over,
+        told="",
     )
+    return replace(found, told=_progress(plan, found))
+
+
+def _progress(plan: Plan, found: TakeOver) -> str:
+    if found.over:
+        return "the job has ended" if found.begun else f"the job ended before step {plan.from_step}, its first"
+    told = f"{found.following} of {found.ranks} ranks follow it"
+    if found.behind and found.heard_s is not None:
+        told += f"; {_others(found.behind)} last heard {spoken(round(found.heard_s, 1))} ago"
+    return told if found.begun else f"{told}; it holds from step {plan.from_step} on"
 
 
 def _others(behind: tuple[int, ...]) -> str:
@@ -225,13 +231,15 @@ def _inputs(plan: Plan) -> Inputs:
     """Return what the plan was computed from, as the model was given it."""
     given: Mapping[str, Any] = plan.outputs["inputs"]
     effective: Mapping[str, Any] = given["effective"]
+    tiers = tuple((share, drain_s) for share, drain_s in effective.get("tiers") or ())
     return Inputs(
         save_stall_s=given["save_stall_s"],
         recovery_s=given["recovery_s"],
         target=given["target"],
         mtbf_s=effective["mtbf_s"],
         downtime_s=effective["downtime_s"],
-        drain_s=effective["drain_s"],
+        drain_s=0.0 if tiers else effective["drain_s"],
+        tiers=tiers,
         cluster_availability=effective["available"],
     )
 

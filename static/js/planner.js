@@ -3,7 +3,7 @@
 import { swap } from "./live.js";
 import { drawFigures, saveSvg } from "./figures.js";
 
-const TYPING_MS = 150, SLOW_MS = 400, LIMIT_MS = 8000, QUIET_MS = 30000;
+const NEXT_MS = 40, PATIENCE_MS = 250, SLOW_MS = 400, LIMIT_MS = 8000, QUIET_MS = 30000;
 const BACK_OFF_MS = [1000, 2000, 4000, 8000];
 const OFFLINE = "Not current: the server does not answer. What you typed is kept; it is asked again.";
 const WRONG = "Not current: it is for the last values that can be planned with.";
@@ -13,6 +13,9 @@ let answered = 0;       // number of the newest question that has an answer
 let tries = 0;
 let waiting = 0;
 let running = null;
+let askedAt = 0;        // when the question that is on its way was sent; 0 for none
+let later = 0;          // the newest question, while an older one is on its way
+let painting = 0;
 let historyOf = "";     // the field whose changes are one entry of the browser's history
 let touchedAt = 0;
 let notice = "";        // what a press of the button came to; it stays until the next change
@@ -38,7 +41,7 @@ function markOutdated(text) {
 // ---- asking -----------------------------------------------------------------------------------------------------
 async function fetchPage(address, limit = LIMIT_MS) {
   const answer = await fetch(address, {
-    headers: { "X-Fragment": "planned" }, credentials: "same-origin", cache: "no-store", redirect: "manual",
+    headers: { "X-Fragment": "planned", "X-Open": document.querySelector("#why-details[open]") ? "why" : "" }, credentials: "same-origin", cache: "no-store", redirect: "manual",
     signal: AbortSignal.any([running.signal, AbortSignal.timeout(limit)]),
   });
   if (answer.type === "opaqueredirect" || answer.status === 403) { window.location.reload(); throw new Error("signed out"); }
@@ -48,9 +51,12 @@ async function fetchPage(address, limit = LIMIT_MS) {
 
 async function ask(address, done, chosen = "") {
   window.clearTimeout(waiting);
+  window.clearTimeout(later);
+  later = 0;
   running?.abort();
-  running = new AbortController();
+  const own = running = new AbortController();
   const mine = ++asked;
+  askedAt = performance.now();
   const slow = window.setTimeout(() => tell("Computing ..."), SLOW_MS);
   try {
     const html = await fetchPage(address());
@@ -68,16 +74,44 @@ async function ask(address, done, chosen = "") {
     waiting = window.setTimeout(() => { if (mine === asked) ask(address, done, chosen); }, wait);
   } finally {
     window.clearTimeout(slow);
+    if (own === running) askedAt = 0;
+    if (own === running && later) { window.clearTimeout(later); later = window.setTimeout(askNewest, NEXT_MS); }
   }
 }
 
+// One question at a time, the newest wins: the first key is asked about at once, the next when that is answered, or
+// when it takes too long.
+let newest = null;
+function askNewest() {
+  window.clearTimeout(later);
+  later = 0;
+  if (newest) newest();
+}
+
+function askSoon(question) {
+  newest = () => { newest = null; question(); };
+  const left = askedAt ? PATIENCE_MS - (performance.now() - askedAt) : 0;
+  if (left <= 0) { askNewest(); return; }
+  if (!later) later = window.setTimeout(askNewest, left);
+}
+
+// The answer is painted first, the evidence for it in a later frame.
 function show(html) {
   swap(html, "data-planned");
   const wrong = document.querySelector("#planner-form .quantity.wrong, #planner-form > .field-error") !== null;
   if (wrong && !document.querySelector("#answer.none")) { markOutdated(WRONG); return; }
   swap(html, "data-answered");
   markOutdated("");
-  drawFigures();
+  const mine = ++painting;
+  document.querySelector(".plan-page").setAttribute("aria-busy", "true");
+  const paint = () => {
+    if (mine !== painting) return;
+    swap(html, "data-evidence");
+    drawFigures();
+    document.querySelector(".plan-page").removeAttribute("aria-busy");
+  };
+  if (document.hidden) paint();
+  else window.requestAnimationFrame(() => window.setTimeout(paint));
 }
 
 // `chosen`: a field whose value comes from elsewhere now, so that it may be replaced although it has the focus.
@@ -132,9 +166,8 @@ function onTyping(event) {
   touchedAt = performance.now();
   notice = "";
   asked += 1;  // what is on its way is about older values
-  running?.abort();
   window.clearTimeout(waiting);
-  waiting = window.setTimeout(recompute, TYPING_MS, control.name);
+  askSoon(() => recompute(control.name));
 }
 
 function onChoice(event) {
@@ -143,6 +176,7 @@ function onChoice(event) {
   touchedAt = performance.now();
   notice = "";
   if (control.name === "job") { window.location.href = `${pathname}?${new URLSearchParams({ job: control.value })}`; return; }
+  if (control.id === "id_mtbf_unit") document.getElementById("shown-mtbf").value = document.getElementById("id_mtbf").value;  // it belongs to the unit of before
   historyOf = "";  // each choice can be undone by itself
   if (control.classList.contains("from") && control.value === "entered") document.getElementById(`id_${fieldOf(control)}`).select();
   recompute(fieldOf(control), control.value === "entered" ? "" : fieldOf(control));
@@ -175,7 +209,10 @@ function onClick(event) {
 
 function onSubmit(event) {
   if (event.target.id === "planner-form") { event.preventDefault(); recompute(historyOf); return; }
-  if (event.target.id !== "apply-form" || (asked === answered && !document.querySelector("#answer.outdated"))) return;
+  if (!event.target.matches(".order")) return;
+  const { seen } = document.getElementById("plan-now").dataset;
+  if (seen) event.target.elements.seen.value = seen;
+  if (asked === answered && !document.querySelector("#answer.outdated")) return;
   event.preventDefault();
   event.stopImmediatePropagation();
   notice = "Nothing was applied: the values have changed since. Look at the answer for them, then apply it.";
@@ -186,6 +223,11 @@ document.addEventListener("input", onTyping);
 document.addEventListener("change", onChoice);
 document.addEventListener("click", onClick);
 document.addEventListener("submit", onSubmit, true);
+document.addEventListener("toggle", ({ target }) => { if (target.id === "why-details" && target.open) recompute(""); }, true);
+document.addEventListener("focusout", ({ target, relatedTarget }) => {
+  const help = target.closest(".help[open]");
+  if (help && relatedTarget && !help.contains(relatedTarget)) help.open = false;
+});
 document.addEventListener("keydown", (event) => {
   if (event.key !== "Escape") return;
   for (const help of document.querySelectorAll(".help[open]")) { help.open = false; help.querySelector("summary").focus(); }
@@ -203,6 +245,7 @@ new IntersectionObserver(([entry]) => {
 }).observe(document.getElementById("answer"));
 
 document.querySelector(".plan-page").classList.add("answers-itself");
+for (const table of document.querySelectorAll("[id^=table-]")) table.open = false;
 drawFigures();
 
 // What was typed before this script was there counts as well.

@@ -171,6 +171,80 @@ def test_an_older_answer_never_takes_the_place_of_a_newer_one(watched: Watched, 
     expect(field(page, "save_stall")).to_have_value("9")
 
 
+def test_the_first_key_is_asked_about_at_once_and_never_two_at_a_time(
+    watched: Watched, cluster: dict[str, Any]
+) -> None:
+    page = opened(watched)
+    page.evaluate(
+        """() => {
+          const real = window.fetch, going = new Set();
+          window.flights = { most: 0, first: 0 };
+          window.fetch = async (address, options) => {
+            if (options?.headers?.["X-Fragment"] !== "planned") return real(address, options);
+            going.add(options.signal);
+            window.flights.first ||= performance.now();
+            window.flights.most = Math.max(window.flights.most, [...going].filter(({ aborted }) => !aborted).length);
+            try { return await real(address, options); } finally { going.delete(options.signal); }
+          };
+          document.addEventListener("input", () => { window.typedAt ||= performance.now(); }, true);
+        }"""
+    )
+    field(page, "save_stall").click()
+    page.keyboard.press("Control+A")
+    page.keyboard.type("12.5 s", delay=30)
+    expect(page).to_have_url(re.compile(r"save_stall=12\.5\+s&"))
+    expect(page.locator("#source-save_stall")).to_contain_text("entered by you")
+    assert page.evaluate("window.flights.most") == 1
+    assert page.evaluate("window.flights.first - window.typedAt") < 30
+
+
+def test_units_can_be_switched_back_and_forth_and_the_value_stays(watched: Watched, cluster: dict[str, Any]) -> None:
+    page, unit = opened(watched), watched.page.locator("#id_mtbf_unit")
+    field(page, "mtbf").fill("7.93217h")
+    expect(page.locator("#source-mtbf")).to_contain_text("entered by you")
+    for name, shown in (
+        ("failures_per_day", "3.026"),
+        ("per_1000_node_days", re.compile(r"\d+")),
+        ("mtbf", "7.93217h"),
+    ):
+        unit.select_option(name)
+        expect(page.locator("#mtbf-was")).to_have_value(name)
+        expect(field(page, "mtbf")).to_have_value(shown)
+    field(page, "mtbf").fill("often")
+    expect(page.locator("#error-mtbf")).not_to_be_empty()
+    unit.select_option("failures_per_day")
+    expect(page.locator("#error-mtbf")).to_contain_text("mend it first")
+    expect(unit).to_have_value("mtbf")
+    expect(field(page, "mtbf")).to_have_value("often")
+
+
+def test_a_period_of_your_own_is_compared_applied_and_applied_again(watched: Watched, cluster: dict[str, Any]) -> None:
+    page = opened(watched)
+    field(page, "period").fill("500 steps")
+    expect(page.locator("#own")).to_contain_text("points less than at best")
+    page.locator("#apply-own").click()
+    expect(page.locator(".messages")).to_contain_text("Announced: every 500 steps")
+    expect(field(page, "period")).to_have_value("500 steps")
+    field(page, "period").fill("77 steps")
+    expect(page.locator("#apply-own")).to_contain_text("every 77 steps")
+    page.locator("#apply-own").click()
+    expect(page.locator(".messages")).to_contain_text("Announced: every 77 steps")
+    page.locator("#plan-2 button").click()
+    expect(page.locator(".messages")).to_contain_text("Announced: every 500 steps")
+    assert list(models.Plan.objects.order_by("version").values_list("every_steps", flat=True))[1:] == [500, 77, 500]
+
+
+def test_what_is_folded_open_follows_the_values_too(watched: Watched, cluster: dict[str, Any]) -> None:
+    page, why = opened(watched), watched.page.locator("#why-details")
+    field(page, "save_stall").fill("9 s")
+    expect(page.locator("#source-save_stall")).to_contain_text("entered by you")
+    why.locator("summary").click()
+    expect(why).to_contain_text("Weibull")
+    expect(why.locator(".formula")).to_contain_text("2 · 9 s")
+    field(page, "save_stall").fill("12 s")
+    expect(why.locator(".formula")).to_contain_text("2 · 12 s")
+
+
 def test_focus_and_caret_stay_where_a_person_types(watched: Watched, cluster: dict[str, Any]) -> None:
     page = opened(watched)
     recovery = field(page, "recovery")
@@ -307,20 +381,21 @@ def test_everything_works_without_javascript(watched: Watched, cluster: dict[str
     page = signed_in(watched)
     page.goto(f"{watched.site.url}/planner/{KNOWN}")
     page.locator("#id_save_stall").fill("9")
-    page.get_by_role("button", name="Compute").click()
+    page.locator("#compute").click()
     expect(page.locator("#source-save_stall")).to_contain_text("entered by you")
     expect(page.locator("#answer .big").first).to_contain_text("Save every 11 min 5")
     page.locator("#from-save_stall").select_option("measured")
     page.locator("#id_mtbf_unit").select_option("failures_per_day")
-    page.get_by_role("button", name="Compute").click()
+    page.locator("#compute").click()
     expect(page.locator("#source-save_stall")).to_contain_text("measured from gpt-small")
     expect(page.locator("#id_mtbf")).to_have_value("3.038")
-    page.locator("#table-rate summary").click()
     expect(page.locator("#table-rate tbody tr").first).to_be_visible()
+    expect(page.locator("#compute-top")).to_be_visible()
+    expect(page.locator("#apply-words")).to_contain_text("Without JavaScript")
     page.locator("#simulate").click()
     expect(page.locator("#simulation")).to_contain_text("standard errors")
     page.locator("#id_save_stall").fill("6")
-    page.get_by_role("button", name="Compute").click()
+    page.locator("#compute").click()
     page.locator("#apply").click()
     expect(page.locator(".messages")).to_contain_text("Announced: every")
     expect(page.locator("#takeover")).to_contain_text("0 of 3 ranks follow it")

@@ -4,7 +4,7 @@ from typing import Any
 
 from reliability.domain.planner.request import Request
 from reliability.models import Job, Plan, Rank
-from reliability.services import plans
+from reliability.services import clock, orders, plans
 from reliability.services.plans import Source
 from tests.services.world import World
 
@@ -17,9 +17,19 @@ def request(**values: Any) -> Request:
     return Request(**{**base, **values})
 
 
-def apply(world: World, *, by: str = "ann", **values: Any) -> Plan:
+def apply(
+    world: World,
+    *,
+    by: str = "ann",
+    shown: int | None = None,
+    accept_missed: bool = False,
+    chosen_steps: int | None = None,
+    seen: int | None = None,
+    **values: Any,
+) -> Plan:
     """Apply the plan of a request to the job."""
-    return plans.apply(world.job(), request=request(**values), sources={"save_stall": STALL}, by=by)
+    how: dict[str, Any] = {"shown": shown, "accept_missed": accept_missed, "chosen_steps": chosen_steps, "seen": seen}
+    return plans.apply(world.job(), request=request(**values), sources={"save_stall": STALL}, by=by, **how)
 
 
 def running(world: World, **spec: Any) -> Job:
@@ -33,13 +43,20 @@ def running(world: World, **spec: Any) -> Job:
 def train(world: World, steps: int) -> None:
     """Let all agents make so many steps."""
     for _ in range(steps):
-        world.tick(world.step_s)
+        step(world)
 
 
-def train_to(world: World, step: int) -> None:
+def step(world: World) -> None:
+    """Let all agents make a step, while the controller does of all its work what concerns plans."""
+    world.tick(world.step_s, reconcile_too=False)
+    orders.expire(clock.now())
+    plans.follow_all(clock.now())
+
+
+def train_to(world: World, step_no: int) -> None:
     """Let all agents make steps until every rank has finished this one."""
-    while min(Rank.objects.values_list("step", flat=True)) < step:
-        world.tick(world.step_s)
+    while min(Rank.objects.values_list("step", flat=True)) < step_no:
+        step(world)
 
 
 def saved_alike(world: World, names: tuple[str, ...] = ("n1", "n2", "n3")) -> bool:

@@ -1,7 +1,5 @@
 """A job that is planned anew by itself: within limits, with reason, and never against a person."""
 
-from datetime import timedelta
-
 import pytest
 from celery import current_app
 
@@ -9,7 +7,7 @@ from reliability.errors import InvalidInput
 from reliability.models import AutoPlan, Epoch, Job, Plan, Rank
 from reliability.services import clock, jobs, plans
 from tests.services.planning import apply, running, slower, train_to
-from tests.services.test_plan_history import recovered
+from tests.services.test_plan_history import every, recovered
 from tests.services.test_plan_inputs import saved
 from tests.services.world import World
 
@@ -25,8 +23,7 @@ def measured_job(world: World, *, faults: int = 200) -> Job:
     saved(job, 20, (0.1, 0.1, 0.1))
     began = Epoch.objects.get(job=job).running_at
     assert began is not None
-    for number in range(faults):
-        recovered(job, began + timedelta(seconds=500.0 * (number + 1)), took_s=0.01, lost=0)
+    recovered(job, every(500.0, faults, began), took_s=0.01, lost=0)
     Rank.objects.update(epoch=job.epoch, progress_at=clock.now())
     for agent in world.agents.values():
         agent.epoch = job.epoch if agent.ranks else 0

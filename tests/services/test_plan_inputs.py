@@ -42,7 +42,7 @@ def saved(
 
 def lose_n2(world: World) -> None:
     for _ in range(10):
-        world.tick()
+        world.tick(reconcile_too=False)
     for name in ("n1", "n3"):
         world.agents[name].stepping = False
     world.agents["n2"].power_off()
@@ -154,6 +154,30 @@ def test_no_fault_is_a_measurement_to_which_the_fleet_adds_what_is_typical(world
     assert "node_share" not in measured(job)
 
 
+def test_a_value_is_assumed_until_something_of_the_kind_happened_to_the_job(world: World) -> None:
+    job = world.running_job()
+    assert all(plan_inputs.is_assumed(value) for value in plan_inputs.defaults(job).values())
+    world.pass_time(50 * HOUR_S)
+    saved(job, 1, (0.5, 0.5, 0.5))
+    found = plan_inputs.known(job, now=clock.now())
+    assert found["mtbf"].kind == "measured"
+    assert plan_inputs.is_assumed(found["mtbf"])  # trained for long, but no fault was counted
+    assert not plan_inputs.is_assumed(found["save_stall"])
+    began = Epoch.objects.get(job=job).running_at
+    assert began is not None
+    incident = Incident.objects.create(job=job, epoch=job.epoch, action="restart_in_place", opened_at=began)
+    Failover.objects.create(
+        incident=incident,
+        job=job,
+        kind="restart_in_place",
+        state="completed",
+        from_epoch=job.epoch,
+        to_epoch=job.epoch + 1,
+        **dict.fromkeys(("state_since", "fault_at", "created_at", "ended_at"), clock.now()),
+    )
+    assert not plan_inputs.is_assumed(measured(job)["mtbf"])
+
+
 def test_a_stopped_job_is_not_exposed_while_it_stands_still(world: World) -> None:
     job = world.running_job()
     world.save(20)
@@ -231,8 +255,7 @@ def test_recovery_and_downtime_are_all_of_the_time_from_the_fault_to_the_first_s
     assert found["node_share"].told.endswith("1 of 1 fault cost a node")
 
 
-@pytest.mark.parametrize(("approval", "counts"), [("manual", True), ("automatic", False)])
-def test_the_wait_for_a_person_counts_where_people_are_asked(world: World, approval: str, counts: bool) -> None:
+def test_the_wait_for_a_person_counts_where_people_are_asked(world: World) -> None:
     from reliability.services import failovers
     from tests.services.world import approver
 
@@ -243,15 +266,16 @@ def test_the_wait_for_a_person_counts_where_people_are_asked(world: World, appro
     world.until(lambda: bool(world.failover().proposal.get("moves")))
     before = measured(world.job()).get("downtime")
     assert before is None
-    for _ in range(20):
-        world.tick(1.0)
+    for _ in range(10):
+        world.tick(2.0)
     failovers.approve(world.failover(), by=approver(), digest=world.failover().digest)
     recovered(world)
-    Job.objects.update(approval=approval)
-    found = measured(world.job())["downtime"]
-    assert found.value is not None
-    assert (found.value > 25.0) is counts
-    assert ("people took to approve" in found.told) is counts
+    for approval, counts in (("manual", True), ("automatic", False)):
+        Job.objects.update(approval=approval)
+        found = measured(world.job())["downtime"]
+        assert found.value is not None
+        assert (found.value > 25.0) is counts
+        assert ("people took to approve" in found.told) is counts
 
 
 def test_standbys_are_the_free_nodes_that_could_take_over_now(world: World) -> None:

@@ -401,3 +401,12 @@ def test_a_refusal_ends_with_1_and_leaves_stdout_empty(tmp_path: Path) -> None:
 
 def test_an_option_that_is_none_is_an_error_of_usage(tmp_path: Path) -> None:
     assert run("--sate", "3", STEPKEEPER_DATA_DIR=str(tmp_path)).returncode == 2
+
+
+def test_whoever_reads_the_output_may_stop_reading() -> None:
+    command = [sys.executable, "manage.py", "plan", "--published", "llama3"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=PROJECT) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (0, b"")

@@ -17,6 +17,7 @@ from reliability import models
 from reliability.domain.planner import exact
 from reliability.domain.planner.durations import spoken
 from reliability.domain.planner.inputs import Inputs
+from reliability.templatetags.stepkeeper import grouped as in_groups
 from reliability.views.planner import checked
 from tests.web import rows
 
@@ -51,6 +52,11 @@ def page(client: Client, query: dict[str, str], **headers: str) -> str:
 def words(text: str) -> str:
     """Return what a reader of the page reads, without scripts."""
     return " ".join(html.unescape(re.sub(r"<script.*?</script>|<[^>]*>", " ", text, flags=re.DOTALL)).split())
+
+
+def grouped(count: int) -> str:
+    """Return a number as `words` shows it."""
+    return words(in_groups(count))
 
 
 def value_of(text: str, name: str) -> str:
@@ -90,7 +96,7 @@ def test_it_says_how_often_to_save_what_that_gives_and_what_to_improve_first(cli
     plan = exact.plan(INPUTS)
     assert plan.period_s is not None
     every = round((plan.period_s - 6) / 0.32)
-    assert f"every {every} steps of" in text
+    assert f"every {grouped(every)} steps of" in text
     assert "Save every 9 min 46 s" in text
     assert f"{100 * plan.ettr_max:.2f} %" in text
     assert "0.97 is reachable" in text
@@ -107,7 +113,8 @@ def test_what_cannot_be_reached_says_what_it_would_take(client_of: Any, job: mod
     text = words(page(client_of("operator"), PLAN | {"target": "0.99"}))
     assert "0.99 is not reachable" in text
     assert "Apply to gpt-small" not in text
-    assert "It cannot be applied: no period reaches the target" in text
+    assert "Apply the best there is (target missed): every 1" in text
+    assert "The target is missed whatever is applied" in text
     assert "What would it take for 0.99? Each lever alone, then the two together" in text
     limit_s = exact.plan(replace(INPUTS, target=0.99)).limits.save_stall_s
     assert f"Save stall , at most 6 s {spoken(limit_s or 0.0)}" in text
@@ -116,7 +123,7 @@ def test_what_cannot_be_reached_says_what_it_would_take(client_of: Any, job: mod
 
 def test_the_lost_time_of_a_day_is_split_and_adds_up(client_of: Any, job: models.Job) -> None:
     text = page(client_of("viewer"), PLAN)
-    shown = re.search(r"Of a day, (.*?) are lost, most of it to (\w+)", text)
+    shown = re.search(r"Of a day, (.*?) are lost, the largest part to (\w+)", text)
     assert shown
     widths = [float(width) for width in re.findall(r'<rect x="[\d.]+" width="([\d.]+)" height="40"', text)]
     assert len(widths) == 4
@@ -147,7 +154,7 @@ def test_counted_faults_give_a_credible_range_and_a_probability(client_of: Any, 
             rows.incident(job, models.Node.objects.get(name="n2")), rows.node(f"s{models.Node.objects.count()}")
         )
     text = page(client_of("viewer"), {"job": "gpt-small"})
-    assert re.search(r"[\d.]+ % sure: a fault comes every \S+ \w+ to \S+ \w+", words(text))
+    assert re.search(r"% likely to be reachable; with 90 % probability a fault comes every \S+ \w+ to", words(text))
     low, high, *_ = figures_of(text)["rate"]["data"]
     assert low.get("visible", True) is True
     assert all(a <= b for a, b in zip(low["y"], high["y"], strict=True))
@@ -158,6 +165,10 @@ def test_counted_faults_give_a_credible_range_and_a_probability(client_of: Any, 
 def test_without_faults_it_says_so_and_nothing_is_unknown(client_of: Any, job: models.Job) -> None:
     text = words(page(client_of("viewer"), PLAN | {"mtbf": "none"}))
     assert "with any period from 3 min 20 s on" in text
+    assert "No faults: not more often than every" in text
+    assert "not enough alone" not in text
+    best = figures_of(page(client_of("viewer"), PLAN | {"mtbf": "none"}))["rate"]["data"][4]
+    assert not best.get("x")
     assert "Without faults every save is only a cost" in text
 
 
@@ -321,6 +332,8 @@ def test_the_fragment_of_a_change_has_no_more_than_what_changes(client_of: Any, 
     assert 'id="answer"' in text
     assert 'id="nav"' not in text
     assert 'id="kept"' not in text
+    assert "Weibull" not in text
+    assert "Weibull" in page(client_of("operator"), PLAN, **FRAGMENT, **{"X-Open": "why"})
 
 
 # -- simulation ------------------------------------------------------------------------------------------
@@ -379,7 +392,9 @@ def test_applying_orders_exactly_the_period_on_the_button_and_comes_back_to_see_
     assert plan.inputs["save_stall"]["value"] == 6.0
     assert plan.inputs["nodes"]["source"] == "measured"
     shown = words(answer.content.decode())
-    assert f"Announced: every {plan.every_steps} steps from step {plan.from_step} on; 0 of 2 ranks follow it" in shown
+    first = grouped(plan.from_step)
+    assert f"Announced: every {grouped(plan.every_steps)} steps from step {first} on. Who follows it" in shown
+    assert "0 of 2 ranks follow it" in shown
     assert "taking over" in shown
     assert value_of(answer.content.decode(), "save_stall") == "6"
     assert "entered by operator" in shown
@@ -483,12 +498,12 @@ def test_planning_by_itself_is_turned_on_within_limits_and_off_again(client_of: 
     auto = models.AutoPlan.objects.get()
     assert (auto.enabled, auto.target, auto.longest_period_s, auto.set_by) == (True, 0.9, 3600.0, "operator")
     assert auto.confirmed["recovery"] == 20.0
-    assert "Planned by itself: on" in text
+    assert "Automatic planning: on" in text
     assert "Not looked at yet" in text
     beside = {"job": "gpt-small", "off": "1", "address": "job=gpt-small&recovery=77"}
     off = client.post("/planner/automatic/", beside, follow=True).content.decode()
     assert value_of(off, "recovery") == "77"
-    assert "Planned by itself: off" in off
+    assert "Automatic planning: off" in off
     assert "Stopped by operator" in off
 
 
@@ -587,3 +602,171 @@ def figures_title(text: str, name: str) -> str:
     found = re.search(rf'id="title-{name}">([^<]*)<', text)
     assert found
     return html.unescape(found[1])
+
+
+# -- a rate that nobody has seen, units, examples -------------------------------------------------------
+
+
+@pytest.fixture
+def watched_job(job: models.Job) -> models.Job:
+    """The job has run for a while, without any fault."""
+    for epoch in models.Epoch.objects.filter(job=job):
+        models.Epoch.objects.filter(pk=epoch.pk).update(running_at=epoch.started_at)
+    return job
+
+
+def test_a_rate_without_a_fault_behind_it_is_assumed_and_the_button_is_no_call_to_act(
+    client_of: Any, watched_job: models.Job
+) -> None:
+    known = {name: value for name, value in PLAN.items() if name != "mtbf"}
+    text = page(client_of("operator"), known)
+    assert source_of(text, "mtbf")[1].startswith(("assumed: typical of 2 nodes; no fault in", "default: typical"))
+    assert "Not measured but assumed: failure rate." in words(text)
+    assert re.search(r'class="btn" id="apply"', text)
+    assert re.search(r'class="btn btn-primary" id="apply"', page(client_of("operator"), PLAN))
+    assert 'name="confirmed.mtbf"' in text
+
+
+def test_a_rate_keeps_its_unit_until_it_could_be_converted(client_of: Any, job: models.Job) -> None:
+    wrong = PLAN | {"mtbf": "7.9 hours or so", "mtbf_shown": "7.9 hours or so", "mtbf_was": "mtbf"}
+    text = page(client_of("viewer"), wrong | {"mtbf_unit": "failures_per_day"})
+    assert value_of(text, "mtbf") == "7.9 hours or so"
+    assert 'id="mtbf-was" value="mtbf"' in text
+    assert "mend it first" in error_at(text, "mtbf")
+
+
+def test_a_unit_that_is_switched_back_gives_the_very_value_that_was_typed(client_of: Any, job: models.Job) -> None:
+    query, seen = PLAN | {"mtbf": "7.93217h", "mtbf_shown": "7.93217h", "mtbf_was": "mtbf"}, []
+    for unit in ("failures_per_day", "per_1000_node_days", "failures_per_day", "mtbf"):
+        text = page(client_of("viewer"), query | {"mtbf_unit": unit})
+        typed = re.search(r'id="mtbf-typed" value="([^"]*)"', text)
+        assert typed
+        query |= {"mtbf": value_of(text, "mtbf"), "mtbf_shown": value_of(text, "mtbf"), "mtbf_was": unit}
+        query |= {"mtbf_typed": typed[1]}
+        seen.append(re.search(r"Save every [^;,.<]*", words(text))[0])  # type: ignore[index]
+    assert query["mtbf"] == "7.93217h"
+    assert len(set(seen)) == 1
+    assert len(query["mtbf_typed"]) == 0
+
+
+def test_a_typed_number_in_another_unit_is_the_typed_number(client_of: Any, job: models.Job) -> None:
+    query = PLAN | {"mtbf": "6", "mtbf_shown": "3.038", "mtbf_unit": "failures_per_day", "mtbf_was": "failures_per_day"}
+    text = page(client_of("viewer"), query | {"mtbf_typed": "mtbf:7.9h"})
+    assert value_of(text, "mtbf") == "6"
+    assert 'id="mtbf-typed" value=""' in text
+
+
+def test_a_rate_per_node_without_nodes_says_so_at_its_field(client_of: Any, db: None) -> None:
+    for rate in ({}, {"mtbf": "4"}):
+        text = page(client_of("viewer"), {"job": "", "mtbf_unit": "per_1000_node_days", **rate})
+        assert "takes the number of nodes" in error_at(text, "mtbf")
+
+
+def test_without_a_job_the_values_are_examples_and_say_so(client_of: Any, db: None) -> None:
+    text = page(client_of("viewer"), {"job": ""})
+    assert "Example values: enter yours." in text
+    assert source_of(text, "recovery") == ("default", "an example: enter yours")
+    assert value_of(text, "downtime") == "0 s"
+    assert "Example values" not in page(client_of("viewer"), {"job": "", **VALUES})
+
+
+# -- other periods than the best ------------------------------------------------------------------------
+
+
+def test_a_missed_target_can_be_accepted_and_is_kept_as_missed(client_of: Any, job: models.Job) -> None:
+    client = client_of("operator")
+    text = page(client, PLAN | {"target": "0.99"})
+    client.post("/planner/apply/", posted(text))
+    plan = models.Plan.objects.get()
+    assert (plan.every_steps, plan.target) == (button(text), 0.99)
+    assert "misses the target" in plan.reason
+    refused = {name: value for name, value in posted(text).items() if name != "accept_missed"}
+    models.Plan.objects.all().delete()
+    client.post("/planner/apply/", refused | {"seen": "0"})
+    assert not models.Plan.objects.exists()
+
+
+@pytest.mark.parametrize(("typed", "every"), [("500 steps", 500), ("10 min", 1856), ("1 step", 1)])
+def test_a_period_of_your_own_is_told_and_can_be_applied(
+    typed: str, every: int, client_of: Any, job: models.Job
+) -> None:
+    client = client_of("operator")
+    text = page(client, PLAN | {"period": typed})
+    rate = exact.ettr_at(INPUTS, every * 0.32 + 6)
+    assert f"Your own period, every {grouped(every)} step" in words(text)
+    assert f"{100 * rate:.2f} %" in words(text)
+    found = re.search(r'id="own-form">(.*?)</form>', text, re.DOTALL)
+    assert found
+    pairs = dict(re.findall(r'name="(\w+)" value="([^"]*)"', found[1]))
+    assert pairs["chosen_steps"] == str(every)
+    client.post("/planner/apply/", {name: html.unescape(value) for name, value in pairs.items()})
+    assert models.Plan.objects.get().every_steps == every
+
+
+@pytest.mark.parametrize("typed", ["0 steps", "-5", "soon", "99999999 steps"])
+def test_a_period_of_your_own_that_cannot_be_is_told_at_its_field(typed: str, client_of: Any, job: models.Job) -> None:
+    assert error_at(page(client_of("viewer"), PLAN | {"period": typed}), "period")
+
+
+def test_a_plan_that_was_applied_before_can_be_applied_again(client_of: Any, job: models.Job) -> None:
+    client = client_of("operator")
+    client.post("/planner/apply/", posted(page(client, PLAN)))
+    client.post("/planner/apply/", PLAN | {"chosen_steps": "77", "accept_missed": "1"})
+    text = page(client, PLAN)
+    first = models.Plan.objects.get(version=1)
+    assert f'form="own-form" name="chosen_steps" value="{first.every_steps}">apply again' in text
+
+
+def test_a_plan_that_somebody_applied_meanwhile_is_not_replaced_unseen(client_of: Any, job: models.Job) -> None:
+    client = client_of("operator")
+    shown = posted(page(client, PLAN))
+    client.post("/planner/apply/", PLAN | {"chosen_steps": "77", "accept_missed": "1"})
+    text = words(client.post("/planner/apply/", shown, follow=True).content.decode())
+    assert models.Plan.objects.count() == 1
+    assert "Nothing was applied" in text
+
+
+def test_more_steps_than_can_be_ordered_have_no_button_but_a_reason(client_of: Any, job: models.Job) -> None:
+    models.Rank.objects.filter(job=job).update(step_s=1e-6)
+    text = page(client_of("operator"), PLAN)
+    assert 'id="apply"' not in text
+    assert "are the most that can be ordered" in words(text)
+
+
+# -- words ------------------------------------------------------------------------------------------------
+
+
+def test_the_wait_for_a_repair_stands_apart_from_the_downtime(client_of: Any, job: models.Job) -> None:
+    text = words(page(client_of("viewer"), PLAN | {"downtime": "30", "standbys": "0", "repair": "2h"}))
+    assert re.search(r"waiting for a node \d+ h \d+ min 20\.\d+ % a lost node finds no standby", text)
+    assert "most of it to waiting for a node" in text
+    assert "Downtime , at most 30 s" in text
+    assert re.search(r"Repair time , at most 2 h \d", text)
+    none = words(page(client_of("viewer"), PLAN | {"standbys": "0", "repair": "2h", "target": "0.999"}))
+    assert "not enough alone: many give 97." in none
+
+
+def test_a_much_longer_period_says_what_a_fault_would_undo(client_of: Any, job: models.Job) -> None:
+    text = words(page(client_of("operator"), PLAN))
+    assert "A fault would undo 4 min 53 s on average instead of 6.2 s." in text
+
+
+def test_what_is_posted_to_confirm_must_be_asked_for(client_of: Any, job: models.Job) -> None:
+    for name in ("save_stall", "nodes", "x"):
+        answer = client_of("operator").post("/planner/automatic/", LIMITS | {f"confirmed.{name}": "5"})
+        assert answer.status_code == 400, name
+    assert not models.AutoPlan.objects.exists()
+    assert "nothing to confirm" in words(
+        client_of("operator").post("/planner/automatic/", LIMITS | {"confirmed.save_stall": "5"}).content.decode()
+    )
+
+
+def test_limits_begin_with_the_range_of_the_best_period(client_of: Any, job: models.Job) -> None:
+    text = page(client_of("operator"), PLAN)
+    for name, value in (("target", "0.97"), ("shortest_period", "4 min 53 s"), ("longest_period", "19 min 32 s")):
+        assert re.search(rf'name="{name}" value="{value}"[^>]*id="auto_{name}"', text), name
+
+
+def test_nothing_worth_improving_is_told_too(client_of: Any, job: models.Job) -> None:
+    text = words(page(client_of("viewer"), PLAN | {"mtbf": "1e9", "save_stall": "1e-6", "recovery": "1e-6"}))
+    assert "Improve first: nothing. Halving any one value gives next to nothing." in text

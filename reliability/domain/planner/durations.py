@@ -53,7 +53,7 @@ def number(value: object, field: str, hint: str) -> float:
         raise InvalidInput(field, f"{shown(given)} is not a finite number", hint=hint)
     if abs(value) > 1e300:
         raise InvalidInput(field, f"{shown(given)} is too large", hint=hint)
-    return float(value)
+    return float(value) + 0.0  # -0.0 is 0.0
 
 
 def _with_point(text: str) -> str:

@@ -24,7 +24,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """How much the best effective training rate rises when one input alone is halved."""
+    """How much the best effective training rate rises when one thing is halved (standbys: one more)."""
 
     name: str
     ettr_gain: float
@@ -96,24 +96,3 @@ def cheapest_pair(inputs: Inputs) -> Pair | None:
     chosen = max((summit(ease, low, high, (high - low) * _WIDTH), low, high), key=ease)
     pair = Pair(stall_with(chosen), chosen)
     return pair if pair.save_stall_s > 0 and pair.recovery_s > 0 else None
-
-
-def halved(inputs: Inputs) -> tuple[Gain, ...]:
-    """Return what halving each input alone adds to the best effective training rate, the most first.
-
-    The names are save_stall, recovery, downtime, drain and fault_rate; the period is chosen anew each time.
-    """
-    now = exact.best(inputs)[1]
-    changed = {
-        "save_stall": replace(inputs, save_stall_s=inputs.save_stall_s / 2),
-        "recovery": replace(inputs, recovery_s=inputs.recovery_s / 2),
-        "downtime": replace(inputs, downtime_s=inputs.downtime_s / 2),
-        "drain": replace(
-            inputs,
-            drain_s=inputs.drain_s / 2,
-            tiers=tuple((share, drain_s / 2) for share, drain_s in inputs.tiers),
-        ),
-        "fault_rate": inputs if inputs.mtbf_s is None else replace(inputs, mtbf_s=inputs.mtbf_s * 2),
-    }
-    gains = [Gain(name, max(0.0, exact.best(better)[1] - now)) for name, better in changed.items()]
-    return tuple(sorted(gains, key=lambda gain: -gain.ettr_gain))

@@ -85,6 +85,9 @@ _REQUEST_NAMES = {
 _MOST_ERRORS = 50
 _LEAST_MTBF_S = 1e-3
 
+_MOST_GUESSES = 20
+"""A near name is looked for so often: it takes long, and nobody reads more."""
+
 
 @dataclass(slots=True)
 class _Reading:
@@ -195,7 +198,8 @@ def _read_one(reading: _Reading, name: str, given_name: str, value: object) -> N
 
 
 def _refuse_name(reading: _Reading, given_name: str) -> None:
-    near = get_close_matches(given_name[:60].lower(), [*FIELDS, *ALIASES], n=1, cutoff=0.5)
+    known = [*FIELDS, *ALIASES] if len(reading.errors) < _MOST_GUESSES else []
+    near = get_close_matches(given_name[:60].lower(), known, n=1, cutoff=0.5)
     hint = f"Did you mean {reading.prefix}{near[0]}?" if near else f"One of: {', '.join(FIELDS)}."
     reading.errors.append(
         InvalidInput(reading.prefix + shown(given_name[:60]).strip("'"), "is not a name known here", hint=hint)

@@ -17,7 +17,7 @@ from reliability.domain.planner.published import table as published_table
 from reliability.domain.planner.reading import FIELDS, told
 from reliability.errors import InvalidInput
 from reliability.management import plan_report
-from reliability.management.console import job_named, plain_errors
+from reliability.management.console import job_named, pipe_that_may_end, plain_errors
 from reliability.selectors.plan_request import asked
 from reliability.services import clock
 
@@ -89,6 +89,10 @@ class Command(BaseCommand):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Plan, or print a published table."""
+        with pipe_that_may_end():
+            self._answer(options)
+
+    def _answer(self, options: dict[str, Any]) -> None:
         given = {name: options[name] for name in FIELDS if options[name] is not None}
         if options["published"]:
             self._published(given, options)

@@ -7,9 +7,11 @@
 from reliability.selectors.plan_history import take_over
 from reliability.services.plans.applying import Source, apply, sources
 from reliability.services.plans.automatic import replan, replan_all, set_auto, stop_auto
+from reliability.services.plans.choosing import MOST_STEPS
 from reliability.services.plans.following import follow_all, freeze
 
 __all__ = [
+    "MOST_STEPS",
     "Source",
     "apply",
     "follow_all",

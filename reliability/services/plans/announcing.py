@@ -8,7 +8,7 @@ hears of it too late after all goes by it at once, and every new attempt starts 
 import math
 from datetime import datetime
 
-from django.db.models import Max, QuerySet
+from django.db.models import Count, Max, Q, QuerySet
 
 from reliability.domain.orders import OrderKind
 from reliability.models import Job, Node, OrderRecord, Plan, Rank
@@ -21,8 +21,11 @@ MARGIN_S = 10.0
 LONGEST_MARGIN_S = 600.0
 LOOK_AHEAD_S = 60.0
 """So long after its last word a rank is taken to go on stepping."""
+REPLACED = "Another plan took its place before it came into force."
 TOLD_IN = (Job.State.RUNNING, Job.State.WAITING)
 """States in which ranks may be training: in all others they get the plan when they are started."""
+
+FAILED = Q(state=Rank.State.FAILED)
 
 
 def announce(job: Job, plan: Plan, *, step_s: float, now: datetime) -> None:
@@ -63,11 +66,15 @@ def margin_steps(plan: Plan, *, step_s: float, now: datetime) -> int:
 
 
 def expected_step(job: Job, *, step_s: float, now: datetime) -> int:
-    """Return how far the foremost rank may be by now: heartbeats are late, and were it only by a second."""
-    newest = job.ranks.aggregate(step=Max("step"), at=Max("progress_at"))
+    """Return how far the foremost rank may be by now: heartbeats are late, and were it only by a second.
+
+    Where a rank has failed, the others wait for it and none gets any farther.
+    """
+    newest = job.ranks.aggregate(step=Max("step"), at=Max("progress_at"), failed=Count("pk", filter=FAILED))
     if newest["step"] is None:
         return core.newest_step_reached(job) or 0
-    since_s = (now - newest["at"]).total_seconds() if newest["at"] and job.state in TOLD_IN else 0.0
+    stepping = newest["at"] is not None and job.state in TOLD_IN and not newest["failed"]
+    since_s = (now - newest["at"]).total_seconds() if stepping else 0.0
     return int(newest["step"]) + math.ceil(min(max(0.0, since_s), LOOK_AHEAD_S) / step_s)
 
 
@@ -77,11 +84,16 @@ def behind(plan: Plan) -> QuerySet[Rank]:
     return ranks.exclude(state=Rank.State.EXITED)
 
 
+def must_be_told(plan: Plan) -> QuerySet[Rank]:
+    """Return those of them that run: what does not gets the plan when it is started."""
+    return behind(plan).exclude(FAILED)
+
+
 def tell(job: Job, plan: Plan) -> None:
-    """Order the nodes of all ranks that do not go by the plan yet to tell them; asked twice it is one order."""
+    """Order the nodes of all ranks that run and do not go by the plan yet to tell them; asked twice it is one order."""
     if job.state not in TOLD_IN or job.epoch == 0:
         return
-    concerned = set(behind(plan).values_list("slot_id", flat=True))
+    concerned = set(must_be_told(plan).values_list("slot_id", flat=True))
     for slot in core.slots_of(job):
         if slot.node is not None and slot.pk in concerned:
             orders.issue(
@@ -96,7 +108,7 @@ def tell(job: Job, plan: Plan) -> None:
 
 def tell_again(job: Job, plan: Plan, *, before: datetime) -> None:
     """Repeat what was answered, refused or not heard before an instant, where ranks still do not go by the plan."""
-    nodes = Node.objects.filter(slots__in=behind(plan).values("slot"))
+    nodes = Node.objects.filter(slots__in=must_be_told(plan).values("slot"))
     keys = [order_key(job, plan, node) for node in nodes]
     orders.forget(OrderRecord.objects.filter(key__in=keys, ended_at__lt=before))
     tell(job, plan)
@@ -107,7 +119,7 @@ def order_key(job: Job, plan: Plan, node: Node) -> str:
     return f"set_period:{job.pk}:{plan.announced}:{job.epoch}:{node.name}"
 
 
-def end_unbegun(job: Job, now: datetime) -> None:
-    """Plans that never came into force are over when another one is applied."""
-    never = {"verdict": "never in force", "told": "Another plan took its place before it came into force."}
+def end_unbegun(job: Job, now: datetime, *, why: str = REPLACED) -> None:
+    """Plans that never came into force are over when another one is applied, or with their job."""
+    never = {"verdict": "never in force", "told": why}
     job.plans.filter(began_at=None, ended_at=None).update(ended_at=now, measured=never)

@@ -9,17 +9,14 @@ from django.db.models import Max
 
 from reliability.domain.planner import exact
 from reliability.domain.planner.answer import Answer, answer, as_json
-from reliability.domain.planner.durations import spoken
 from reliability.domain.planner.request import Request
-from reliability.errors import DomainError
+from reliability.errors import DomainError, StaleProposal
 from reliability.models import Job, Plan
 from reliability.selectors import plan_samples
 from reliability.selectors.plan_inputs import Known
 from reliability.services import clock, dispatch
-from reliability.services.plans import announcing
+from reliability.services.plans import announcing, choosing
 
-SAME_PERIOD = 0.25
-"""The loss is flat around the best period: a quarter more or less costs a few per cent of what saving costs."""
 TWICE_S = 30.0
 """The same period, applied again by the same person so soon, is one press too many and not another plan."""
 
@@ -44,21 +41,28 @@ def apply(
     chosen_steps: int | None = None,
     seen: int | None = None,
 ) -> Plan:
-    """Announce the period that this request gives, from a step ahead of the newest rank.
+    """Announce the period that this request gives, or the one a person chose, from a step ahead of the newest rank.
 
     The time of a step is measured now. `shown` is the number of steps that the person saw: it is what is ordered,
-    unless the job's speed has changed so much that it would be another period. Pressed twice it is one plan. Raises
-    DomainError when the speed has changed or is not known yet, when the target is out of reach, and when the job is
-    over; InvalidInput when the values cannot be planned with.
+    unless it would be another period by now. `chosen_steps` is ordered instead of what is computed. `accept_missed`:
+    also when the target is missed. `seen` is the version of the newest plan that the person knew of, 0 for none.
+    Pressed twice it is one plan, and so it is when somebody else has just applied the very same. Raises DomainError
+    when the speed is not known yet, the target is out of reach, another plan was applied since, or the job is over;
+    InvalidInput, naming the field, when the values cannot be planned with.
     """
     with transaction.atomic():
         job = Job.objects.select_for_update(no_key=True).get(pk=job.pk)
         found = answered(job, request)
-        every_steps = _as_shown(shown, _steps(found))
+        if chosen_steps is None:
+            every_steps = choosing.computed(found, shown=shown, accept_missed=accept_missed)
+        else:
+            every_steps = choosing.chosen(found, chosen_steps, accept_missed=accept_missed)
+            sources = {**sources, "period": _choice(found, every_steps, by)}
         newest = job.plans.first()
-        if newest is not None and _is_same(newest, request, every_steps, by):
+        if newest is not None and _is_same(newest, request, every_steps, by, seen):
             return newest
-        return keep(job, found, every_steps, sources=sources, by=by)
+        _refuse_unseen(newest, seen)
+        return keep(job, found, every_steps, sources=sources, by=by, by_choice=chosen_steps is not None)
 
 
 def answered(job: Job, request: Request) -> Answer:
@@ -74,33 +78,28 @@ def answered(job: Job, request: Request) -> Answer:
     return answer(replace(request, step_s=step_s, period_s=present_s))
 
 
-def _steps(found: Answer) -> int:
-    target = f"The target of {found.inputs.target:.4g} cannot be kept"
-    if not found.exact.feasible:
-        best = f"at best {found.exact.ettr_max:.4g} of the time goes into training that counts"
-        raise DomainError(f"{target}: {best}.", hint="Nothing was applied. The planner says what it would take.")
-    if found.steps is None or found.steps.interval is None:
-        step = spoken(found.request.step_s or 0.0)
-        raise DomainError(f"{target} with a whole number of steps of {step}.", hint="Nothing was applied.")
-    return found.steps.every_steps
+def _choice(found: Answer, every_steps: int, by: str) -> Source:
+    period_s = every_steps * (found.request.step_s or 0.0) + found.inputs.save_stall_s
+    return {"value": period_s, "source": "entered", "told": f"every {every_steps} steps, chosen by {by}", "by": by}
 
 
-def _as_shown(shown: int | None, now: int) -> int:
-    """Return the number on the button while it still is about what the inputs give."""
-    if shown is None:
-        return now
-    if shown < 1 or abs(shown - now) > max(1, SAME_PERIOD * now):
-        raise DomainError(
-            f"The speed of the job has changed: the inputs now give every {now} steps, not {shown} as shown.",
-            hint="Nothing was applied; look at the new number and apply it.",
-        )
-    return shown
+def _is_same(newest: Plan, request: Request, every_steps: int, by: str, seen: int | None) -> bool:
+    """Return whether there is nothing new to say: it was pressed twice, or somebody else was first with the same."""
+    if (newest.every_steps, newest.target) != (every_steps, request.target) or newest.ended_at is not None:
+        return False
+    twice = newest.applied_by == by and (clock.now() - newest.applied_at).total_seconds() < TWICE_S
+    return (twice and not newest.automatic) or (seen is not None and seen != newest.version)
 
 
-def _is_same(newest: Plan, request: Request, every_steps: int, by: str) -> bool:
-    just_now = (clock.now() - newest.applied_at).total_seconds() < TWICE_S
-    same = (newest.every_steps, newest.target, newest.applied_by) == (every_steps, request.target, by)
-    return just_now and same and newest.ended_at is None and not newest.automatic
+def _refuse_unseen(newest: Plan | None, seen: int | None) -> None:
+    """Raise StaleProposal when the newest plan is not the one that the person knew of."""
+    if newest is None or seen is None or seen == newest.version:
+        return
+    period = f"every {newest.every_steps} steps"
+    raise StaleProposal(
+        f"Plan {newest.version}, {period}, was applied by {newest.applied_by} since you looked.",
+        hint="Nothing was applied; look at it first, then apply yours if it still is what you want.",
+    )
 
 
 def keep(
@@ -112,12 +111,14 @@ def keep(
     by: str,
     reason: str = "",
     automatic: bool = False,
+    by_choice: bool = False,
 ) -> Plan:
     """Write a plan down and announce it. The caller holds the job's lock."""
     now = clock.now()
     step_s = found.request.step_s
     assert step_s is not None
     period_s = every_steps * step_s + found.inputs.save_stall_s
+    planned_ettr = exact.ettr_at(found.inputs, period_s)
     announcing.end_unbegun(job, now)
     plan = Plan(
         job=job,
@@ -128,10 +129,10 @@ def keep(
         period_s=period_s,
         step_s=step_s,
         target=found.inputs.target,
-        planned_ettr=exact.ettr_at(found.inputs, period_s),
+        planned_ettr=planned_ettr,
         epoch=job.epoch,
         automatic=automatic,
-        reason=reason,
+        reason=reason or choosing.reason(found, every_steps, planned_ettr, by_choice=by_choice, by=by),
         applied_by=by,
         applied_at=now,
     )

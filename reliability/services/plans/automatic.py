@@ -16,13 +16,14 @@ from django.db import transaction
 from reliability.domain.planner.durations import spoken
 from reliability.domain.planner.inputs import check
 from reliability.domain.planner.replanning import MOST_S, Limits, judge
-from reliability.errors import InvalidInput, ReliabilityError
+from reliability.errors import DomainError, InvalidInput, ReliabilityError
 from reliability.models import AutoPlan, Job, Plan
 from reliability.selectors import plan_inputs, plan_request
 from reliability.selectors.plan_inputs import Known
 from reliability.services import boundary, clock, dispatch
 from reliability.services.plans import applying
 from reliability.services.plans.applying import Source
+from reliability.services.plans.choosing import MOST_STEPS
 
 DECISIVE = {"save_stall": "how long a save stalls", "mtbf": "how often the job fails"}
 CONFIRMABLE = ("save_stall", "mtbf", "recovery", "downtime", "drain", "drain_ssd", "repair")
@@ -43,6 +44,7 @@ def set_auto(
     """Have the job planned anew by itself within these limits, from now on. Raises InvalidInput naming the field.
 
     `confirmed` holds values in seconds that stand in while nothing is measured; what is measured wins.
+    Raises DomainError for a job that is over.
     """
     limits = Limits(
         target=target,
@@ -54,7 +56,11 @@ def set_auto(
     stands_in = _checked(confirmed or {})
     values = {**asdict(limits), "confirmed": stands_in, "enabled": True, "set_by": by, "set_at": clock.now()}
     with transaction.atomic():
-        Job.objects.select_for_update(no_key=True).get(pk=job.pk)
+        job = Job.objects.select_for_update(no_key=True).get(pk=job.pk)
+        if job.state in Job.TERMINAL:
+            raise DomainError(
+                f"Job {job.name} is over: there is nothing to plan by itself.", hint="Start it again first."
+            )
         told = {"last_outcome": "Not looked at yet.", "last_looked_at": None}
         found, _ = AutoPlan.objects.update_or_create(job=job, defaults={**values, **told})
         dispatch.changed(f"job:{job.pk}")
@@ -119,6 +125,9 @@ def _look(job: Job, auto: AutoPlan, now: datetime) -> tuple[Plan | None, str]:
         return None, f"No change: {error.message} {error.hint}".strip()
     if outcome.every_steps is None:
         return None, outcome.told
+    if outcome.every_steps > MOST_STEPS:
+        most = f"{MOST_STEPS:,} steps, the most that a job can be ordered"
+        return None, f"No change: the best period within the limits is longer than {most}."
     plan = applying.keep(
         job,
         found,

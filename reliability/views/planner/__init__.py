@@ -4,6 +4,7 @@ import csv
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
+from django.contrib import messages
 from django.contrib.auth.decorators import permission_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -12,10 +13,11 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from reliability.errors import InvalidInput, ReliabilityError
-from reliability.forms import ShownPeriodForm
 from reliability.models import Job
-from reliability.plan_forms import AutomaticForm
+from reliability.plan_limits_form import AutomaticForm
+from reliability.plan_order_form import OrderForm
 from reliability.services import plans
+from reliability.templatetags.stepkeeper import grouped
 from reliability.views.page import (
     FRAGMENT_HEADER,
     SignedInRequest,
@@ -31,6 +33,8 @@ from reliability.views.planner.asked import Asked
 KEPT = "kept"
 PLANNED = "planned"
 """What the browser asks for in the header of a fragment when a value has changed."""
+OPEN = "X-Open"
+"""What is folded open in the browser; what is not need not be computed at every key."""
 applies = permission_required("reliability.apply_plan", raise_exception=True)
 
 
@@ -54,9 +58,12 @@ def plan(request: HttpRequest) -> HttpResponse:
     if wants_fragment(request) and request.GET.get("part") == KEPT:
         job = Job.objects.filter(name=request.GET.get("job", "").replace("\x00", "")).first()
         return render_page(request, "planner.html", kept.context(job) | {"only_kept": True, "job": job})
-    found = asked.read(request)
-    if request.headers.get(FRAGMENT_HEADER) == PLANNED:
-        response = render(request, "planner/planned.html", page.planned(request, found))
+    changed = request.headers.get(FRAGMENT_HEADER) == PLANNED
+    found = asked.read(request, recent=changed)
+    if changed:
+        response = render(
+            request, "planner/planned.html", page.planned(request, found, why="why" in request.headers.get(OPEN, ""))
+        )
         response.headers["Cache-Control"] = "no-store"
         return response
     return _shown(request, found)
@@ -92,32 +99,28 @@ def simulation(request: HttpRequest) -> HttpResponse:
 @applies
 @require_POST
 def apply(request: SignedInRequest) -> HttpResponse:
-    """Apply the period that was shown to the job, and show how the ranks take it over."""
+    """Apply the period that was shown, or the one a person chose, to the job, and show how the ranks take it over."""
     found = asked.read(request)
     if found.answer is None or found.job is None:
         return _shown(request, found, status=400)
-    by, form = request.user.get_username(), found.form
+    by, form, pressed = request.user.get_username(), found.form, OrderForm(request.POST)
+    if not pressed.is_valid():
+        messages.error(request, f"Nothing was applied: {pressed.why}")
+        return redirect(f"{reverse('planner')}?{found.address}")
     try:
         applied = plans.apply(
             found.job,
             request=found.answer.request,
             sources=plans.sources(form.known(), form.entered(), by=by),
             by=by,
-            shown=_on_the_button(request),
+            **pressed.order(),
         )
     except ReliabilityError as error:
         tell_error(request, error)
     else:
-        state = kept.takeover(applied)
-        told = f"{state.following} of {state.ranks} ranks follow it"
-        tell(request, f"Announced: every {applied.every_steps} steps from step {applied.from_step} on; {told}.")
+        every, first = grouped(applied.every_steps), grouped(applied.from_step)
+        tell(request, f"Announced: every {every} steps from step {first} on. Who follows it stands below.")
     return redirect(f"{reverse('planner')}?{found.address}")
-
-
-def _on_the_button(request: HttpRequest) -> int:
-    """Return the number of steps that was shown; 0, which is never right, for none."""
-    form = ShownPeriodForm(request.POST)
-    return (form.cleaned_data["every_steps"] or 0) if form.is_valid() else 0
 
 
 @applies
@@ -132,15 +135,17 @@ def automatic(request: SignedInRequest) -> HttpResponse:
     address = f"{reverse('planner')}?{found.address}#automatic"
     if "off" in request.POST:
         plans.stop_auto(job, by=by)
-        tell(request, f"{job.name} is no longer planned by itself; its period stays as it is.")
+        tell(request, f"Automatic planning of {job.name} is off; its period stays as it is.")
         return redirect(address)
-    form = AutomaticForm(request.POST, known=found.form.known())
+    form = AutomaticForm(request.POST, known=found.form.best_known())
     if form.is_valid():
         try:
             plans.set_auto(job, by=by, **form.limits())
         except InvalidInput as error:
             form.blame(error)
+        except ReliabilityError as error:
+            tell_error(request, error)
         else:
-            tell(request, f"{job.name} is planned by itself from now on, within the limits below.")
+            tell(request, f"Automatic planning of {job.name} is on, within the limits below.{form.stands_in}")
             return redirect(address)
     return _shown(request, found, status=400, automatic_form=form)

@@ -15,6 +15,19 @@ from reliability.errors import InvalidInput
 from reliability.models import Job
 from reliability.plan_forms import PlanForm
 from reliability.selectors import plan_inputs
+from reliability.selectors.plan_inputs import Known
+
+FRESH_S = 2.0
+MOST_KEPT = 100
+_recent: dict[tuple[object, ...], tuple[datetime, Mapping[str, Known]]] = {}
+EXAMPLE = "an example: enter yours"
+EXAMPLES = {
+    "save_stall": Known(value=0.5, kind="default", told=EXAMPLE),
+    "mtbf": Known(value=86_400.0, kind="default", told=f"{EXAMPLE}; one a day"),
+    "recovery": Known(value=10.0, kind="default", told=EXAMPLE),
+    "downtime": Known(value=0.0, kind="default", told="default: none"),
+}
+"""What the page begins with where no job is chosen; the rest is as for the command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +59,31 @@ class Asked:
         ]
 
 
-def read(request: HttpRequest) -> Asked:
-    """Return the question of a request, by either method."""
+def read(request: HttpRequest, *, recent: bool = False) -> Asked:
+    """Return the question of a request, by either method; with `recent`, what was measured a moment ago will do."""
     asked = (request.POST if request.method == "POST" else request.GET).dict()
-    return answered({str(name): str(value) for name, value in asked.items()}, now=timezone.now())
+    return answered({str(name): str(value) for name, value in asked.items()}, now=timezone.now(), recent=recent)
 
 
-def answered(asked: Mapping[str, str], *, now: datetime) -> Asked:
+def answered(asked: Mapping[str, str], *, now: datetime, recent: bool = False) -> Asked:
     """Return the question and its answer."""
     job = _job(asked)
-    measured = plan_inputs.measured(job, now=now) if job else {}
-    form = PlanForm(asked, job=job, measured=measured, defaults=plan_inputs.defaults(job))
+    measured = _measured(job, now, recent=recent) if job else {}
+    form = PlanForm(asked, job=job, measured=measured, defaults=plan_inputs.defaults(job) | ({} if job else EXAMPLES))
     return Asked(job, form, _answer(form, job) if form.is_valid() else None, now)
+
+
+def _measured(job: Job, now: datetime, *, recent: bool) -> Mapping[str, Known]:
+    """Return what is measured of the job: a form asks at every key, and nobody can tell two seconds of hours."""
+    key = (job.pk, job.created_at, job.state, job.epoch, job.every_steps)
+    found = _recent.get(key)
+    if recent and found is not None and 0 <= (now - found[0]).total_seconds() < FRESH_S:
+        return found[1]
+    measured = plan_inputs.measured(job, now=now)
+    if len(_recent) >= MOST_KEPT:
+        _recent.clear()
+    _recent[key] = (now, measured)
+    return measured
 
 
 def _job(asked: Mapping[str, str]) -> Job | None:
@@ -87,6 +113,7 @@ def entries(form: PlanForm) -> list[dict[str, Any]]:
             "text": chosen.text,
             "source": chosen.source,
             "told": chosen.told,
+            "told_more": chosen.told_more,
             "options": chosen.options,
             "errors": form.errors.get(name, []),
         }

@@ -4,11 +4,10 @@ from dataclasses import dataclass
 from threading import Lock
 
 from reliability.domain.planner.answer import Answer
-from reliability.domain.planner.durations import spoken
 from reliability.errors import ReliabilityError
 from reliability.selectors.plan_trial import Trial, trial
 from reliability.templatetags.stepkeeper import grouped
-from reliability.views.planner.words import percent, shown_s
+from reliability.views.planner.words import percent, shown_s, spoken
 
 FAULTS = 100_000
 LIMIT_S = 5.0
@@ -29,8 +28,8 @@ class Simulated:
 def simulated(found: Answer) -> Simulated:
     """Simulate the answer's period, unless another simulation is going on."""
     period_s = shown_s(found)
-    if period_s is None:
-        return Simulated("There is nothing to simulate: without faults and saves nothing is lost.", agrees=True)
+    if period_s is None or found.inputs.mtbf_s is None:
+        return Simulated("There is nothing to simulate: without faults only saving costs time.", agrees=True)
     if not _turn.acquire(blocking=False):
         return Simulated("Another simulation is going on: try again in a few seconds.", busy=True)
     try:

@@ -14,12 +14,11 @@ from django.utils.safestring import SafeString, mark_safe
 
 from reliability.domain.planner import curves, exact, spares
 from reliability.domain.planner.answer import Answer
-from reliability.domain.planner.durations import spoken
 from reliability.domain.planner.inputs import Inputs
 from reliability.errors import InvalidInput
 from reliability.views.planner import frames
 from reliability.views.planner.axes import log_range, rate_range, time_ticks
-from reliability.views.planner.words import number, percent, shown_s
+from reliability.views.planner.words import number, percent, shown_s, spoken
 
 POINTS = 97
 SPARSE = 49
@@ -121,7 +120,7 @@ def _rate(found: Answer) -> Figure:
     _mark_target(drawn["layout"], found, xs)
     drawn["layout"]["xaxis"] |= {"range": log_range(xs), **time_ticks(xs[0], xs[-1])}
     drawn["layout"]["yaxis"]["range"] = rate_range(found)
-    heads = ("Period, start to start", "Rate", "First order", "At many faults", "At few faults")
+    heads = ("Period, start to start", "Effective training rate", "By first order", "At many faults", "At few faults")
     columns = ("period_s", "ettr", "ettr_first_order", "ettr_low", "ettr_high")
     told = (spoken, percent, percent, percent, percent)
     shown = len(heads) if found.credible else len(heads) - 2
@@ -238,7 +237,7 @@ def _optimum(found: Answer) -> Figure | None:
         f"With twice the faults: {_every(twice_faults)}; with twice the save stall: {_every(twice_stall)}",
         ("Times as much as now", "Faults: period", "Faults: rate", "Stall: period", "Stall: rate"),
         ("factor", "period_s_by_faults", "ettr_by_faults", "period_s_by_stall", "ettr_by_stall"),
-        (number, _told, percent, _told, percent),
+        ("{:.3g}".format, _told, percent, _told, percent),
         values,
         drawn,
     )

@@ -5,10 +5,10 @@ from typing import Any
 from django.http import HttpRequest
 
 from reliability.domain.planner.answer import Answer
-from reliability.models import Job
-from reliability.plan_forms import CONFIRMED, DEFAULT, ENTERED, AutomaticForm, PlanForm
-from reliability.plan_quantities import RATE_UNITS
-from reliability.views.planner import asked, figures, kept, reach, words
+from reliability.plan_forms import CONFIRMED, ENTERED, PlanForm
+from reliability.plan_limits_form import AutomaticForm
+from reliability.plan_quantities import RATE, RATE_UNITS
+from reliability.views.planner import asked, figures, kept, losing, ordering, reach, words
 from reliability.views.planner.asked import Asked
 
 LONGER = 3
@@ -19,11 +19,12 @@ def context(request: HttpRequest, found: Asked) -> dict[str, Any]:
     """Return everything that the template of the page needs."""
     shown = planned(request, found) | kept.context(found.job)
     if found.job is not None:
-        shown["automatic_form"] = AutomaticForm(initial=kept.limits(found.job), known=found.form.known())
-    return shown
+        limits = kept.limits(found.job, found.answer)
+        shown["automatic_form"] = AutomaticForm(initial=limits, known=found.form.best_known())
+    return shown | {"whole": True}
 
 
-def planned(request: HttpRequest, found: Asked) -> dict[str, Any]:
+def planned(request: HttpRequest, found: Asked, *, why: bool = True) -> dict[str, Any]:
     """Return what changes with a value: the form with its sources, and the answer with its evidence."""
     job, form = found.job, found.form
     shown: dict[str, Any] = {
@@ -32,6 +33,8 @@ def planned(request: HttpRequest, found: Asked) -> dict[str, Any]:
         "entries": asked.entries(form),
         "units": RATE_UNITS.items(),
         "unit": form.unit,
+        "typed": form.typed,
+        "example": job is None and any(form.chosen[name].source != ENTERED for name in asked.EXAMPLES),
         "more_words": ", ".join(item.quantity.label.lower() for item in form.chosen.values() if item.quantity.more),
         "more_open": _more_open(form),
         "query": list(found.query.items()),
@@ -40,20 +43,21 @@ def planned(request: HttpRequest, found: Asked) -> dict[str, Any]:
         "verdict": words.verdict(found.answer, found.faults),
     }
     if found.answer is not None:
-        shown |= _answer(request, found, found.answer)
+        shown |= _answer(request, found, found.answer, why=why)
     return shown
 
 
-def _answer(request: HttpRequest, found: Asked, answer: Answer) -> dict[str, Any]:
+def _answer(request: HttpRequest, found: Asked, answer: Answer, *, why: bool) -> dict[str, Any]:
     drawn = figures.all_figures(answer)
     headline = words.headline(answer, found.job)
-    headline |= _applying(request, found.job, headline)
-    headline["warnings"] = _warnings(found, headline)
+    headline |= ordering.offered(request, found, answer)
+    headline["primary"] = not headline["as_good"] and not found.form.chosen[RATE].assumed
+    headline["warnings"] = _warnings(found, answer, headline)
     return {
         "found": headline,
-        "lost": words.lost(answer),
+        "lost": losing.lost(answer),
         "levers": reach.levers(answer),
-        "why": reach.why(answer),
+        "why": reach.why(answer) if why else {},
         "figures": drawn,
         "drawn": figures.as_json(drawn),
     }
@@ -64,33 +68,7 @@ def _more_open(form: PlanForm) -> bool:
     return any(chosen.source == ENTERED or name in form.errors for name, chosen in more)
 
 
-def _applying(request: HttpRequest, job: Job | None, headline: dict[str, Any]) -> dict[str, Any]:
-    """Return whether there is a button to apply, and what it does or why there is none."""
-    every = headline["every_steps"]
-    if job is None:
-        return {"apply": False, "apply_words": "Choose a job to apply a plan to it."}
-    if not request.user.has_perm("reliability.apply_plan"):
-        told = "Applying a period needs the operator role."
-    elif job.state in Job.TERMINAL:
-        told = f"{job.name} is over: nothing can be applied to it."
-    elif not headline["feasible"]:
-        told = "It cannot be applied: no period reaches the target. Below is what would have to change."
-    elif every is None:
-        told = "It can be applied once the job has made steps: the time of a step is not known yet."
-    else:
-        return {"apply": True, "apply_words": _consequences(job, every)}
-    return {"apply": False, "apply_words": told}
-
-
-def _consequences(job: Job, every: int) -> str:
-    change = "as now" if every == job.every_steps else f"instead of every {job.every_steps}"
-    return (
-        f"All ranks of {job.name} save every {every} steps, {change}, from one step on that is announced a little "
-        "ahead of the fastest. Nothing restarts; the plan is kept below with its inputs and your name."
-    )
-
-
-def _warnings(found: Asked, headline: dict[str, Any]) -> list[str]:
+def _warnings(found: Asked, answer: Answer, headline: dict[str, Any]) -> list[str]:
     """Return what a person should know before applying."""
     job, every = found.job, headline["every_steps"]
     if job is None:
@@ -98,9 +76,11 @@ def _warnings(found: Asked, headline: dict[str, Any]) -> list[str]:
     assumed = [
         chosen.quantity.label.lower()
         for name, chosen in found.form.chosen.items()
-        if chosen.source == DEFAULT and name in CONFIRMED
+        if name in CONFIRMED and chosen.assumed
     ]
     told = [f"Not measured but assumed: {', '.join(assumed)}."] if assumed else []
-    if every and every > LONGER * job.every_steps:
-        told.append(f"That is {every / job.every_steps:.0f} times as long as now; so is what a fault costs.")
+    now, period_s = answer.present, words.shown_s(answer)
+    if every and now and period_s and answer.inputs.mtbf_s is not None and every > LONGER * job.every_steps:
+        undone, before = (losing.undone_s(answer, each) for each in (period_s, now.period_s))
+        told.append(f"A fault would undo {words.spoken(undone)} on average instead of {words.spoken(before)}.")
     return told

@@ -188,6 +188,22 @@ def test_what_to_improve_first_comes_first() -> None:
     assert {gain.name for gain in gains} == {"save_stall", "recovery", "downtime", "drain", "fault_rate"}
 
 
+def test_a_gain_is_that_of_halving_what_was_told_not_what_follows_from_it() -> None:
+    short = {"standbys": 2, "repair_s": 48 * HOUR_S, "nodes": 256, "mtbf_s": 3 * HOUR_S, "target": 0.5}
+    told = found(downtime_s=300.0, **short)
+    gains = {gain.name: gain.ettr_gain for gain in told.gains}
+    now = told.exact.ettr_max
+    assert gains["downtime"] == pytest.approx(found(downtime_s=150.0, **short).exact.ettr_max - now, rel=1e-9)
+    for name, better in (("repair", {"repair_s": 86_400.0}), ("standbys", {"standbys": 3})):
+        assert gains[name] == pytest.approx(found(downtime_s=300.0, **short | better).exact.ettr_max - now)
+    assert gains["repair"] > 10 * gains["downtime"]
+    assert {gain.name: gain.ettr_gain for gain in found(downtime_s=0.0, **short).gains}["downtime"] == 0
+
+
+def test_without_faults_and_planned_stops_nothing_is_worth_halving() -> None:
+    assert all(gain.ettr_gain == 0 for gain in found(mtbf_s=None).gains)
+
+
 def test_other_rules_are_named_and_never_better_than_the_exact_optimum() -> None:
     told = found()
     assert [row.name.split(",")[0].split(" ")[0] for row in told.comparisons] == ["Young", "Daly", "Saxena", "Meta's"]

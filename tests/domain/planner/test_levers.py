@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from reliability.domain.planner import Inputs, exact
 from reliability.domain.planner.curves import loss_curve, optimum_curve, periods, rate_curve
-from reliability.domain.planner.levers import cheapest_pair, halved, least_standbys, most_nodes, reachable
+from reliability.domain.planner.levers import cheapest_pair, least_standbys, most_nodes, reachable
 from reliability.domain.planner.limits import recovery_limit, stall_limit
 from reliability.domain.planner.spread import ettr_sd, verdict
 from reliability.errors import InvalidInput
@@ -110,22 +110,6 @@ def test_a_pair_with_one_at_0_is_the_other_alone() -> None:
 def test_there_is_no_pair_when_downtime_alone_is_too_much() -> None:
     assert cheapest_pair(replace(HARD, downtime_s=3000)) is None
     assert cheapest_pair(replace(HARD, mtbf_s=None, cluster_availability=0.5)) is None
-
-
-@FEW
-@given(wide(stops=True))
-def test_gains_of_halving_are_told_the_most_first(inputs: Inputs) -> None:
-    gains = halved(inputs)
-    assert {gain.name for gain in gains} == {"save_stall", "recovery", "downtime", "drain", "fault_rate"}
-    assert [gain.ettr_gain for gain in gains] == sorted((gain.ettr_gain for gain in gains), reverse=True)
-    assert all(0 <= gain.ettr_gain <= 1 for gain in gains)
-    by_name = {gain.name: gain.ettr_gain for gain in gains}
-    better = exact.plan(replace(inputs, recovery_s=inputs.recovery_s / 2)).ettr_max
-    assert by_name["recovery"] == pytest.approx(better - exact.plan(inputs).ettr_max, abs=1e-14)
-
-
-def test_without_faults_and_planned_stops_nothing_is_worth_halving() -> None:
-    assert all(gain.ettr_gain == 0 for gain in halved(replace(HARD, mtbf_s=None)))
 
 
 @FEW
