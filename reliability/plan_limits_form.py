@@ -72,6 +72,11 @@ class AutomaticForm(StyledForm):
         """The values to confirm."""
         return [bound for bound in self.visible_fields() if bound.name.startswith("confirmed.")]
 
+    @property
+    def assumed_names(self) -> str:
+        """What these are, as a list of words."""
+        return ", ".join(str(bound.label).lower().removesuffix(", until measured") for bound in self.assumed)
+
     def clean(self) -> dict[str, Any]:
         """Read the texts; every error stands at its field."""
         super().clean()
