@@ -191,7 +191,7 @@ class LawSerializer(serializers.Serializer[Any]):
     best_ettr = serializers.FloatField()
 
 
-class TierSerializer(serializers.Serializer[Any]):
+class CopiesSerializer(serializers.Serializer[Any]):
     """How often a tier gets a copy, and what a fault that needs it undoes."""
 
     name = serializers.CharField()
@@ -230,7 +230,7 @@ class PlanAnswerSerializer(ModelPlanSerializer):
     comparisons = ComparisonSerializer(many=True)
     lost_per_day_s = LostSerializer()
     laws = LawSerializer(many=True)
-    tiers = TierSerializer(many=True)
+    tiers = CopiesSerializer(many=True)
 
 
 class PlanResultSerializer(serializers.Serializer[Any]):
