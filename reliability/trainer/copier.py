@@ -1,7 +1,7 @@
 """How are the bytes of a state copied into a slot, at once or beside training?
 
 Copying goes through the C library's memmove, during which other threads of the program run. Small buffers, and those
-that the program changes before its next update, are copied at once; the large ones by a helper thread, and whoever is
+that the program changes before its next update, are copied at once; the large ones by a copy thread, and whoever is
 about to change the state waits for it. Tensors of a GPU are copied on a stream of their own.
 """
 
@@ -57,7 +57,7 @@ def halves(work: Sequence[Piece]) -> tuple[list[Piece], list[Piece]]:
     return first, second
 
 
-class Helper:
+class CopyThread:
     """A thread that does one piece of work at a time; `wait` returns when it is done."""
 
     def __init__(self) -> None:

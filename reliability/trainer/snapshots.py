@@ -1,7 +1,7 @@
 """How does a rank's state get into the memory tier whole or not at all, and what does that cost training?
 
 `save` lays the state out, takes a slot and copies. At once (sync), training stands still for the copy alone; lazily,
-only for laying it out: the large arrays are copied by a helper while training goes on to read them, and `settle`,
+only for laying it out: the large arrays are copied by a copy thread while training goes on to read them, and `settle`,
 which must be called before they change, waits for it. A shard counts from the moment its slot is ready; the node's
 second process then computes its digest and writes the commit record beside it.
 """
@@ -16,7 +16,7 @@ from typing import Any
 
 from . import copier, layout
 from .arrays import Buffer
-from .copier import DeviceCopy, Helper, TearCheck
+from .copier import CopyThread, DeviceCopy, TearCheck
 from .errors import HeaderGrew
 from .folder import JobFolder, Shard
 from .layout import Layout
@@ -74,7 +74,7 @@ class MemoryTier:
         self._saving = saving or Saving()
         self._told = told
         self._pool = SlotPool(folder, rank=rank, epoch=epoch, wanted=self._saving.slots)
-        self._helper = Helper()
+        self._copying = CopyThread()
         self._device = DeviceCopy()
         self._current: _Save | None = None
         self._data_at = 0
@@ -136,9 +136,9 @@ class MemoryTier:
 
         Raises what went wrong with a lazy save; it was left out then.
         """
-        if not self._helper.busy:
+        if not self._copying.busy:
             return self._settled(limit_s)
-        save, since = self._current, time.monotonic()  # the helper takes the save away once it counts
+        save, since = self._current, time.monotonic()  # the copy thread takes the save away once it counts
         if save is not None:
             save.waiting_since = since
         try:
@@ -148,7 +148,7 @@ class MemoryTier:
 
     def _settled(self, limit_s: float | None) -> bool:
         try:
-            return self._helper.wait(limit_s)
+            return self._copying.wait(limit_s)
         except BaseException:
             self.failed += 1
             self._abandon()
@@ -164,7 +164,7 @@ class MemoryTier:
             return
         copier.copy(copier.pieces(slot, buffers, offsets, lazy=False))
         save.stall_s = time.monotonic() - save.began
-        self._helper.begin(lambda: self._copy_later(save, arrived, tear))
+        self._copying.begin(lambda: self._copy_later(save, arrived, tear))
 
     def _copy_later(self, save: _Save, arrived: Callable[[], None], tear: TearCheck | None) -> None:
         """Beside training: what was not copied at once."""
@@ -187,11 +187,11 @@ class MemoryTier:
             copier.copy(work)
             return
         mine, others = copier.halves(work)
-        self._helper.begin(lambda: copier.copy(others))
+        self._copying.begin(lambda: copier.copy(others))
         try:
             copier.copy(mine)
         finally:
-            self._helper.wait()
+            self._copying.wait()
 
     def _finish(self, save: _Save, arrived: Callable[[], None], tear: TearCheck | None) -> None:
         """Make what was copied count, once all of it has arrived."""
