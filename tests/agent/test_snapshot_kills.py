@@ -18,7 +18,7 @@ from tests.agent.stamped import JOB, Child, Hints, make_job, move, seal_left, tr
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-KILLS = int(os.environ.get("STEPKEEPER_KILLS", "200"))
+KILLS = int(os.environ.get("STEPKEEPER_KILLS", "20"))
 
 
 @pytest.fixture

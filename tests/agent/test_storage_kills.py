@@ -18,7 +18,7 @@ from tests.stores.s3 import S3Server
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
-KILLS = int(os.environ.get("STEPKEEPER_KILLS", "12"))
+KILLS = int(os.environ.get("STEPKEEPER_KILLS", "6"))
 SIZE_BYTES = 17 * 2**20  # two parts
 KEPT_ON_SSD = 4
 
