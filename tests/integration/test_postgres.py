@@ -28,6 +28,7 @@ CORE = {
     "plan_inputs": "",
     "plan_history": "kept or drills",
     "plan_automatic": "reason or lost or wins",
+    "plan_endings": "",
     "plan_concurrency": "",
     "two_connections": "",
     "whose_word_counts": "",

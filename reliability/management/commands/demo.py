@@ -107,3 +107,4 @@ class Command(BaseCommand):
                 log=log,
             )
         )
+        self.stdout.flush()  # whoever wrote the output to a file reads it now
