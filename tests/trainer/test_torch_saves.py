@@ -55,7 +55,7 @@ for step in range(1, 7):
     optimizer.step()
     kept[step] = copied({"model": model.state_dict(), "optimizer": optimizer.state_dict()["state"]})
     run.step(step)
-    assert run._tier._helper._thread is not None, "the copy runs beside training"
+    assert run._tier._copying._thread is not None, "the copy runs beside training"
 run.close()
 assert run.problem == "" and run.snapshots_taken == 6, (run.problem, run.snapshots_taken)
 seal_all(root / "mem")
