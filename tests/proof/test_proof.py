@@ -175,7 +175,7 @@ def test_a_storage_folder_that_vanishes_never_stops_training(cluster: Cluster, r
     run = runs.start(*SMALL, storage_dir=str(folder))
     run.wait_for_restorable_step()
     folder.rename(folder.with_name("elsewhere"))
-    wait_for("the trouble is shown", lambda: cluster.findings(run.job, "snapshot-problem"), limit_s=60)
+    wait_for("the trouble is shown", lambda: cluster.findings(run.job, "store-unreachable"), limit_s=60)
     run.finish()
     assert run.weights() == expected.weights
     assert cluster.failovers(run.job) == []
