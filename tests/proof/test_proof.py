@@ -179,4 +179,4 @@ def test_a_storage_folder_that_vanishes_never_stops_training(cluster: Cluster, r
     run.finish()
     assert run.weights() == expected.weights
     assert cluster.failovers(run.job) == []
-    assert "mount" in cluster.findings(run.job, "snapshot-problem")[0]["evidence"]
+    assert "mount" in cluster.findings(run.job, "store-unreachable")[0]["evidence"]
