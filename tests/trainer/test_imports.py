@@ -8,7 +8,8 @@ from tests.trainer.node import REPO
 PROBE = """
 import sys
 import reliability.trainer, reliability.trainer.launcher.__main__
-foreign = {name.split('.')[0] for name in sys.modules} - set(sys.stdlib_module_names) - {'reliability', '__main__', 'sitecustomize'}
+own = {*sys.stdlib_module_names, 'reliability', '__main__', 'sitecustomize'}
+foreign = {name.split('.')[0] for name in sys.modules} - own
 print(sorted(name for name in foreign if not name.startswith('_')))
 ours = (name for name in sys.modules if name.startswith('reliability.'))
 print('ours', sorted(name for name in ours if not name.startswith('reliability.trainer')))
