@@ -9,20 +9,14 @@ from reliability.domain.planner.reading import FIELDS, RATE_NAMES, canonical, fi
 from reliability.domain.planner.request import Request
 from reliability.errors import InvalidInput
 from reliability.models import Job
-from reliability.selectors import plan_inputs
+from reliability.selectors import plan_inputs, plan_recent
 from reliability.selectors.plan_inputs import Known
 
-FRESH_S = 2.0
-"""A form asks at every key; what was measured over hours is not measured anew each time."""
-MOST_KEPT = 100
 ENTERED = {"kind": "entered", "told": "entered"}
 NOT_GIVEN = {"kind": "default", "told": "default: not given"}
 DEFAULTED = (
     "downtime", "drain", "drain_ssd", "node_share", "memory_share", "cluster_availability", "planned_stops_per_week",
 )  # fmt: skip
-
-
-_recent: dict[tuple[object, ...], tuple[datetime, Mapping[str, Known]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +39,10 @@ def asked(given: Mapping[str, object], job: Job | None, *, now: datetime, prefix
     what is known. Without a job nothing is read from the database.
     """
     given = {name: value for name, value in given.items() if value is not None or canonical(name) not in FIELDS}
-    known = {} if job is None else _known(job, now)
+    known = {} if job is None else {**plan_inputs.defaults(job), **plan_recent.lately(job, now=now)}
     values = filled(given, _values(job, known, given))
     request, errors = read(values, prefix=prefix)
     return Asked(request, errors, _sources(given, values, known), unused(given, values))
-
-
-def _known(job: Job, now: datetime) -> Mapping[str, Known]:
-    """Return what is known of the job, at most FRESH_S old, and of this attempt at this period."""
-    key = (job.pk, job.created_at, job.state, job.epoch, job.every_steps)
-    found = _recent.get(key)
-    if found is not None and 0 <= (now - found[0]).total_seconds() < FRESH_S:
-        return found[1]
-    fresh = plan_inputs.known(job, now=now)
-    if len(_recent) >= MOST_KEPT:
-        _recent.clear()
-    _recent[key] = (now, fresh)
-    return fresh
 
 
 def _values(job: Job | None, known: Mapping[str, Known], given: Mapping[str, object]) -> dict[str, object]:

@@ -14,12 +14,9 @@ from reliability.domain.planner.answer import Answer
 from reliability.errors import InvalidInput
 from reliability.models import Job
 from reliability.plan_forms import PlanForm
-from reliability.selectors import plan_inputs
+from reliability.selectors import plan_inputs, plan_recent
 from reliability.selectors.plan_inputs import Known
 
-FRESH_S = 2.0
-MOST_KEPT = 100
-_recent: dict[tuple[object, ...], tuple[datetime, Mapping[str, Known]]] = {}
 EXAMPLE = "an example: enter yours"
 EXAMPLES = {
     "save_stall": Known(value=0.5, kind="default", told=EXAMPLE),
@@ -68,22 +65,10 @@ def read(request: HttpRequest, *, recent: bool = False) -> Asked:
 def answered(asked: Mapping[str, str], *, now: datetime, recent: bool = False) -> Asked:
     """Return the question and its answer."""
     job = _job(asked)
-    measured = _measured(job, now, recent=recent) if job else {}
+    measure = plan_recent.lately if recent else plan_recent.anew
+    measured = measure(job, now=now) if job else {}
     form = PlanForm(asked, job=job, measured=measured, defaults=plan_inputs.defaults(job) | ({} if job else EXAMPLES))
     return Asked(job, form, _answer(form, job) if form.is_valid() else None, now)
-
-
-def _measured(job: Job, now: datetime, *, recent: bool) -> Mapping[str, Known]:
-    """Return what is measured of the job: a form asks at every key, and nobody can tell two seconds of hours."""
-    key = (job.pk, job.created_at, job.state, job.epoch, job.every_steps)
-    found = _recent.get(key)
-    if recent and found is not None and 0 <= (now - found[0]).total_seconds() < FRESH_S:
-        return found[1]
-    measured = plan_inputs.measured(job, now=now)
-    if len(_recent) >= MOST_KEPT:
-        _recent.clear()
-    _recent[key] = (now, measured)
-    return measured
 
 
 def _job(asked: Mapping[str, str]) -> Job | None:
