@@ -10,6 +10,7 @@ from django import forms
 from reliability.domain.planner import reading
 from reliability.domain.planner.durations import seconds
 from reliability.domain.planner.request import Request
+from reliability.domain.planner.steps import MOST_STEPS
 from reliability.domain.planner.values import WEEK_S
 from reliability.errors import InvalidInput
 from reliability.forms import StyledForm
@@ -26,8 +27,6 @@ PER_NODE = "per_1000_node_days"
 NEEDS_NODES = "Per 1000 node-days takes the number of nodes: give it below."
 LONGEST = 64
 LONGEST_TYPED = 100
-TYPICAL = re.compile(r"typical of \d+ nodes?")
-MOST_STEPS = 10_000_000
 IN_STEPS = re.compile(r"(\d{1,40}) ?steps?", re.ASCII)
 PERIOD = "period"
 TYPED = "mtbf_typed"
@@ -57,14 +56,7 @@ class Chosen:
         if self.source == ENTERED:
             word = "measured" if self.counted else "assumed"
             return (f"entered by you; {word} is {self.measured}" if self.measured else "entered by you"), ""
-        told = self.known.told
-        if self.quantity.kind != "rate" or "; with" not in told:
-            return told, ""
-        typical = TYPICAL.search(told)
-        if self.source == MEASURED and not self.counted and typical and not told.startswith("assumed"):
-            seen = told.partition(": ")[2].partition("; with")[0].removesuffix(" of training")
-            return f"assumed: {typical[0]}; {seen}", told
-        return told.partition("; with")[0], told
+        return (self.known.brief, self.known.told) if self.known.brief else (self.known.told, "")
 
     @property
     def told(self) -> str:

@@ -4,8 +4,8 @@ from typing import Any
 
 from django import forms
 
+from reliability.domain.planner.steps import MOST_STEPS
 from reliability.forms import StyledForm
-from reliability.plan_forms import MOST_STEPS
 
 
 class OrderForm(StyledForm):

@@ -5,7 +5,7 @@ default and says so too. Times are seconds, shares are fractions.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from statistics import fmean, median
 from typing import Literal
@@ -59,6 +59,8 @@ class Known:
     faults: int | None = None
     exposure_s: float | None = None
     prior: str = ""
+    brief: str = ""
+    """The same in few words, where `told` is a long sentence."""
 
 
 def is_assumed(known: Known) -> bool:
@@ -174,12 +176,13 @@ def _faults(window: _Window) -> dict[str, Known]:
     if exposure_s <= 0:
         return {}
     seen = plan_samples.faults(job, since=window.since)
-    ran = f"{window.source}: {_many(seen.all, 'fault') if seen.all else 'no fault'} in {_span(exposure_s)} of training"
+    count = f"{_many(seen.all, 'fault') if seen.all else 'no fault'} in {_span(exposure_s)}"
+    ran = f"{window.source}: {count} of training"
     observed = Observed(faults=seen.all, exposure_s=exposure_s)
     if seen.all == 0:
-        prior = rates.fleet_prior(job.nodes)
-        found = _mtbf(rates.posterior(observed, prior), observed, "fleet", f"{ran}; with what is {_typical(job)}")
-        return {"mtbf": found}
+        told = f"{ran}; with what is {_typical(job)}"
+        found = _mtbf(rates.posterior(observed, rates.fleet_prior(job.nodes)), observed, "fleet", told)
+        return {"mtbf": replace(found, brief=f"assumed: typical of {_many(job.nodes, 'node')}; {count}")}
     counted = _mtbf(rates.posterior(observed), observed, "jeffreys", f"{ran}, drills left out")
     share = Known(
         value=seen.moved / seen.all,
@@ -204,6 +207,7 @@ def _mtbf(posterior: Posterior, observed: Observed, prior: str, told: str) -> Kn
         faults=observed.faults,
         exposure_s=observed.exposure_s,
         prior=prior,
+        brief=told,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from reliability.domain import fields as f
 from reliability.domain.faults import Action
 from reliability.domain.fields import Reader
+from reliability.domain.planner.steps import MOST_STEPS
 from reliability.domain.policy import Approval, LeaseRule
 from reliability.domain.reports import RUNTIMES
 from reliability.errors import InvalidInput
@@ -95,7 +96,7 @@ FIELDS: Mapping[str, _Field] = {
     ),
     "lease_rule": _Field(f.one_of(*LeaseRule), LeaseRule.STOP_WHEN_STUCK.value),
     "restart_budget": _Field(f.integer(most=10_000), 5),
-    "every_steps": _Field(f.integer(least=1, most=10_000_000), 20),
+    "every_steps": _Field(f.integer(least=1, most=MOST_STEPS), 20),
 }
 
 

@@ -7,6 +7,8 @@ from reliability.domain.planner import exact, first_order
 from reliability.domain.planner.inputs import MOST_S, Inputs, check
 from reliability.domain.planner.results import ModelPlan
 
+MOST_STEPS = 10_000_000
+"""More steps between two saves are nothing that a job is ordered."""
 _LEAST_STEP_S = 1e-9
 _ROUNDING = 1e-12
 

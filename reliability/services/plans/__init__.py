@@ -4,10 +4,10 @@
 `follow_all` sees every announcement through until all ranks go by it.
 """
 
+from reliability.domain.planner.steps import MOST_STEPS
 from reliability.selectors.plan_history import take_over
 from reliability.services.plans.applying import Source, apply, sources
 from reliability.services.plans.automatic import replan, replan_all, set_auto, stop_auto
-from reliability.services.plans.choosing import MOST_STEPS
 from reliability.services.plans.following import follow_all, freeze
 
 __all__ = [

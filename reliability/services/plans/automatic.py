@@ -16,6 +16,7 @@ from django.db import transaction
 from reliability.domain.planner.durations import spoken
 from reliability.domain.planner.inputs import check
 from reliability.domain.planner.replanning import MOST_S, Limits, judge
+from reliability.domain.planner.steps import MOST_STEPS
 from reliability.errors import DomainError, InvalidInput, ReliabilityError
 from reliability.models import AutoPlan, Job, Plan
 from reliability.selectors import plan_inputs, plan_request
@@ -23,7 +24,6 @@ from reliability.selectors.plan_inputs import Known
 from reliability.services import boundary, clock, dispatch
 from reliability.services.plans import applying
 from reliability.services.plans.applying import Source
-from reliability.services.plans.choosing import MOST_STEPS
 
 DECISIVE = {"save_stall": "how long a save stalls", "mtbf": "how often the job fails"}
 CONFIRMABLE = ("save_stall", "mtbf", "recovery", "downtime", "drain", "drain_ssd", "repair")

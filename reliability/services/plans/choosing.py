@@ -5,10 +5,9 @@ import math
 from reliability.domain.planner import exact
 from reliability.domain.planner.answer import Answer
 from reliability.domain.planner.durations import spoken
+from reliability.domain.planner.steps import MOST_STEPS
 from reliability.errors import DomainError, InvalidInput, StaleProposal
 
-MOST_STEPS = 10_000_000
-"""As many as a job may be submitted with."""
 SAME_PERIOD = 0.25
 """The loss is flat around the best period: a quarter more or less costs a few per cent of what saving costs."""
 ROUNDING = 1e-9

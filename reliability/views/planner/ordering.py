@@ -8,9 +8,10 @@ from django.http import HttpRequest
 from reliability.domain.planner import exact
 from reliability.domain.planner.answer import Answer
 from reliability.domain.planner.durations import seconds
+from reliability.domain.planner.steps import MOST_STEPS
 from reliability.errors import InvalidInput
 from reliability.models import Job
-from reliability.plan_forms import MOST_STEPS, PERIOD, PlanForm
+from reliability.plan_forms import PERIOD, PlanForm
 from reliability.templatetags.stepkeeper import grouped
 from reliability.views.planner.asked import Asked
 from reliability.views.planner.words import WORTH_TELLING, percent, shown_ettr, spoken, step_time, steps
