@@ -9,8 +9,8 @@ from reliability.domain.planner.answered import Answer
 from reliability.domain.planner.request import Request
 from reliability.domain.planner.results import ModelPlan
 from reliability.domain.planner.steps import StepPlan
+from reliability.domain.planner.values import DAY_S
 
-DAY_S = 86_400.0
 _ROUNDING = 1e-9
 _REQUEST = tuple(field.name for field in fields(Request))
 

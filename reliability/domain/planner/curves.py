@@ -7,7 +7,10 @@ from typing import Literal
 from reliability.domain.planner import exact, first_order
 from reliability.domain.planner.inputs import MOST_S, Inputs
 from reliability.domain.planner.results import Shares
+from reliability.domain.planner.values import DAY_S
 from reliability.errors import InvalidInput
+
+Varied = Literal["mtbf_s", "save_stall_s"]
 
 _AROUND = 10.0
 _SHORTEST_S = 1e-9
@@ -45,20 +48,26 @@ def loss_curve(inputs: Inputs, points: int, present_s: float | None = None) -> t
     return tuple((period_s, exact.shares_at(inputs, period_s)) for period_s in periods(inputs, points, present_s))
 
 
-def optimum_curve(
-    inputs: Inputs, vary: Literal["mtbf_s", "save_stall_s"], points: int
-) -> tuple[tuple[float, float | None, float], ...]:
+def optimum_curve(inputs: Inputs, vary: Varied, points: int) -> tuple[tuple[float, float | None, float | None], ...]:
     """Return rows (value of the varied input, best period, best rate), from a tenth of the value to ten times it.
 
-    Seconds; around a day where there are no faults, and around a second where saves cost nothing. The period is None
-    without faults. Raises InvalidInput for fewer than 2 points.
+    Seconds; around a day where there are no faults, and around a second where saves cost nothing. Period and rate are
+    those of `best_with`. Raises InvalidInput for fewer than 2 points.
     """
-    present = (inputs.mtbf_s or 86400.0) if vary == "mtbf_s" else (inputs.save_stall_s or 1.0)
-    rows = []
-    for value in _spaced(present / _AROUND, present * _AROUND, points):
-        varied = replace(inputs, mtbf_s=value) if vary == "mtbf_s" else replace(inputs, save_stall_s=value)
-        rows.append((value, *exact.best(varied)))
-    return tuple(rows)
+    present = (inputs.mtbf_s or DAY_S) if vary == "mtbf_s" else (inputs.save_stall_s or 1.0)
+    values = _spaced(present / _AROUND, present * _AROUND, points)
+    return tuple((value, *best_with(inputs, vary, value)) for value in values)
+
+
+def best_with(inputs: Inputs, vary: Varied, value: float) -> tuple[float | None, float | None]:
+    """Return the best period and its rate with another value of one input; None where that leaves no time to train.
+
+    The period is None without faults as well.
+    """
+    try:
+        return exact.best(replace(inputs, mtbf_s=value) if vary == "mtbf_s" else replace(inputs, save_stall_s=value))
+    except InvalidInput:
+        return None, None
 
 
 def _spaced(low: float, high: float, points: int) -> tuple[float, ...]:

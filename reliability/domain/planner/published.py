@@ -21,6 +21,7 @@ from reliability.domain.planner.rules import (
     saxena_period,
 )
 from reliability.domain.planner.spares import binomial_standbys, standbys_for
+from reliability.domain.planner.values import DAY_S, WEEK_S
 from reliability.errors import InvalidInput
 
 __all__ = [
@@ -43,7 +44,7 @@ __all__ = [
     "table",
 ]
 
-_MIN_S, _HOUR_S, _DAY_S, _WEEK_S = 60.0, 3600.0, 86_400.0, 604_800.0
+_MIN_S, _HOUR_S = 60.0, 3600.0
 
 Cell = str | int | float | None
 _COLUMNS = ("figure", "unit", "published", "computed")
@@ -89,8 +90,8 @@ def llama3() -> Table:
     """
     days, nodes, planned, target = 54, 2048, 47, 0.90
     unexpected = sum(count for _, count, _ in _LLAMA3_CAUSES)
-    lost_min = (1 - target) * days * _DAY_S / _MIN_S
-    mtbf_s = days * _DAY_S / unexpected
+    lost_min = (1 - target) * days * DAY_S / _MIN_S
+    mtbf_s = days * DAY_S / unexpected
     job = Inputs(save_stall_s=60.0, mtbf_s=mtbf_s, recovery_s=10 * _MIN_S, target=target)
     causes = tuple((name, count, "%", printed, 100 * count / unexpected) for name, count, printed in _LLAMA3_CAUSES)
     figures: tuple[tuple[Cell, ...], ...] = (
@@ -125,7 +126,7 @@ def bloom() -> Table:
         ("work lost per fault: half a period", "h", 1.5, mean_rollback(period_s, 0.0) / _HOUR_S),
     ]
     for per_week in (1, 2):
-        mtbf_s = _WEEK_S / per_week
+        mtbf_s = WEEK_S / per_week
         job = Inputs(save_stall_s=stall_s, mtbf_s=mtbf_s, recovery_s=0.0, target=0.9)
         best = exact.plan(job)
         told = f"at {per_week} GPU fault{'s' * (per_week - 1)} a week"
@@ -159,7 +160,7 @@ def _covered_days(mtbf_s: float, standbys: int, missed: float = 0.01) -> float:
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if standbys_for(middle, missed) <= standbys else (low, middle)
-    return low * mtbf_s / _DAY_S
+    return low * mtbf_s / DAY_S
 
 
 def byterobust() -> Table:
@@ -171,7 +172,7 @@ def byterobust() -> Table:
         if all(binomial_standbys(machines, p / 1e5) == count for machines, count in published.items())
     ]
     days, incidents, kept = 90, 175, 0.97
-    mtbf_s = days * _DAY_S / incidents
+    mtbf_s = days * DAY_S / incidents
     rows: list[tuple[Cell, ...]] = [
         (f"standbys for {machines} machines", "count", count, binomial_standbys(machines, 0.0012))
         for machines, count in published.items()
@@ -203,7 +204,7 @@ def meta() -> Table:
     """Return Meta's projected times to failure and expected ETTR, with the exact rate beside their formula."""
     published_h = {1024: 7.9, 16_384: 1.8, 131_072: 0.23}
     rows: list[tuple[Cell, ...]] = [
-        (f"mean time to failure of {gpus} GPUs", "h", hours, _DAY_S / (gpus / 8 * 6.5e-3) / _HOUR_S, None)
+        (f"mean time to failure of {gpus} GPUs", "h", hours, DAY_S / (gpus / 8 * 6.5e-3) / _HOUR_S, None)
         for gpus, hours in published_h.items()
     ]
     for name, nodes, per_node_day, restart_min, work_min, write_s, told in (
@@ -213,7 +214,7 @@ def meta() -> Table:
         ("12,000 GPUs, writes of 5 min, 1 fault in 1000 node-days", 1500, 1e-3, 5, None, 300.0, 0.9),
         ("100,000 GPUs, restart and work of 2 min", 12_500, 2.34e-3, 2, 2, 0.0, 0.9),
     ):
-        faults = nodes * per_node_day / _DAY_S
+        faults = nodes * per_node_day / DAY_S
         work_s = (meta_period(faults, write_s) or 0.0) if work_min is None else work_min * _MIN_S
         restart_s = restart_min * _MIN_S
         job = Inputs(save_stall_s=write_s, mtbf_s=1 / faults, recovery_s=restart_s, target=0.9)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from reliability.domain.planner.inputs import MOST_S, check
 from reliability.domain.planner.special import gamma_p, gamma_quantile
+from reliability.domain.planner.values import DAY_S
 from reliability.errors import InvalidInput
 
-_DAY_S = 86_400.0
 _LEAST = 1e-100
 _MOST_FAULTS = 1e15
 
@@ -50,7 +50,7 @@ def fleet_prior(nodes: int, per_node_day: float = 4e-3, shape: float = 1.0) -> P
     """
     for field, value in (("nodes", nodes), ("per_node_day", per_node_day), ("shape", shape)):
         check(field, value, _LEAST, MOST_S, "Give a number above 0.")
-    return Prior(shape=shape, exposure_s=shape * _DAY_S / (nodes * per_node_day))
+    return Prior(shape=shape, exposure_s=shape * DAY_S / (nodes * per_node_day))
 
 
 @dataclass(frozen=True, slots=True)

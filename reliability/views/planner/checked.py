@@ -7,7 +7,7 @@ from reliability.domain.planner.answer import Answer
 from reliability.errors import ReliabilityError
 from reliability.selectors.plan_trial import Trial, trial
 from reliability.templatetags.stepkeeper import grouped
-from reliability.views.planner.words import percent, shown_s, spoken
+from reliability.views.planner.words import percent, spoken
 
 FAULTS = 100_000
 LIMIT_S = 5.0
@@ -27,7 +27,7 @@ class Simulated:
 
 def simulated(found: Answer) -> Simulated:
     """Simulate the answer's period, unless another simulation is going on."""
-    period_s = shown_s(found)
+    period_s = found.used_s
     if period_s is None or found.inputs.mtbf_s is None:
         return Simulated("There is nothing to simulate: without faults only saving costs time.", agrees=True)
     if not _turn.acquire(blocking=False):

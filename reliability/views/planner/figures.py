@@ -6,7 +6,7 @@ milliseconds. A trace carries the name of its colour; the browser knows the them
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from django.utils.html import escape
@@ -14,11 +14,10 @@ from django.utils.safestring import SafeString, mark_safe
 
 from reliability.domain.planner import curves, exact, spares
 from reliability.domain.planner.answer import Answer
-from reliability.domain.planner.inputs import Inputs
 from reliability.errors import InvalidInput
 from reliability.views.planner import frames
 from reliability.views.planner.axes import log_range, rate_range, time_ticks
-from reliability.views.planner.words import number, percent, shown_s, spoken
+from reliability.views.planner.words import number, percent, spoken
 
 POINTS = 97
 SPARSE = 49
@@ -105,7 +104,7 @@ def _rate(found: Answer) -> Figure:
     band = _credible_band(found, [period_s for period_s, _, _ in rows])
     values = [(*row, *ends) for row, ends in zip(rows, band, strict=True)]
     drawn = frames.rate()
-    xs, best_s = [_short(row[0]) for row in rows], shown_s(found)
+    xs, best_s = [_short(row[0]) for row in rows], found.used_s
     low, high, lower, curve, best, now = drawn["data"]
     low |= {"x": xs, "y": _percents([row[3] for row in values])}
     high |= {"x": xs, "y": _percents([row[4] for row in values])}
@@ -166,7 +165,7 @@ def _mark_target(layout: Drawn, found: Answer, xs: Sequence[float]) -> None:
 
 
 def _rate_title(found: Answer) -> str:
-    at_s, target = shown_s(found), number(found.inputs.target)
+    at_s, target = found.used_s, number(found.inputs.target)
     if found.exact.interval_s is None:
         return f"No period reaches {target}; the best there is gives {percent(found.exact.ettr_max)}"
     low_s, high_s = found.exact.interval_s
@@ -182,7 +181,7 @@ def _losses(found: Answer) -> Figure:
         shares = [getattr(shares, trace["meta"]["share"]) for _, shares in rows]
         told = [f"{spoken(period_s)}: {percent(share)}" for period_s, share in zip(xs, shares, strict=True)]
         trace |= {"x": xs, "y": _percents(shares), "customdata": told}
-    best_s = shown_s(found)
+    best_s = found.used_s
     if best_s and found.exact.period_s is not None:
         drawn["layout"]["shapes"][0] |= {"x0": best_s, "x1": best_s}
     else:
@@ -216,8 +215,9 @@ def _optimum(found: Answer) -> Figure | None:
     inputs = found.inputs
     if inputs.mtbf_s is None or not inputs.save_stall_s or found.exact.period_s is None:
         return None
-    faults = [(factor, *_best(inputs, faults=factor)) for factor in FACTORS]
-    stalls = [(factor, *_best(inputs, stall=factor)) for factor in FACTORS]
+    by_faults, by_stall = (curves.optimum_curve(inputs, vary, SPARSE) for vary in ("mtbf_s", "save_stall_s"))
+    faults = [(factor, *best) for factor, (_, *best) in zip(FACTORS, reversed(by_faults), strict=True)]
+    stalls = [(factor, *best) for factor, (_, *best) in zip(FACTORS, by_stall, strict=True)]
     values = [(one[0], one[1], one[2], two[1], two[2]) for one, two in zip(faults, stalls, strict=True)]
     drawn = frames.optimum()
     for trace, rows in zip(drawn["data"], (faults, stalls), strict=False):
@@ -231,7 +231,8 @@ def _optimum(found: Answer) -> Figure | None:
     periods = [row[1] for row in (*faults, *stalls) if row[1]]
     drawn["layout"]["yaxis"] |= {"range": log_range([min(periods), max(periods)], 0.04)}
     drawn["layout"]["yaxis"] |= time_ticks(min(periods), max(periods), most=6)
-    twice_faults, twice_stall = _best(inputs, faults=2)[0], _best(inputs, stall=2)[0]
+    twice_faults, _ = curves.best_with(inputs, "mtbf_s", inputs.mtbf_s / 2)
+    twice_stall, _ = curves.best_with(inputs, "save_stall_s", inputs.save_stall_s * 2)
     return Figure(
         "optimum",
         f"With twice the faults: {_every(twice_faults)}; with twice the save stall: {_every(twice_stall)}",
@@ -249,20 +250,6 @@ def _told(value_s: float | None) -> str:
 
 def _every(period_s: float | None) -> str:
     return "no time is left to train" if period_s is None else f"every {spoken(period_s)}"
-
-
-def _best(inputs: Inputs, *, faults: float = 1.0, stall: float = 1.0) -> tuple[float | None, float | None]:
-    """Return the best period and its rate with so many times the faults or the stall; None where nothing is left."""
-    try:
-        return exact.best(
-            replace(
-                inputs,
-                mtbf_s=None if inputs.mtbf_s is None else inputs.mtbf_s / faults,
-                save_stall_s=inputs.save_stall_s * stall,
-            )
-        )
-    except InvalidInput:
-        return None, None
 
 
 def _standbys(found: Answer) -> Figure | None:

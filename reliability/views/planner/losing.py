@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from reliability.domain import planner
 from reliability.domain.planner.answer import Answer
-from reliability.views.planner.words import part, shown_s, spoken
+from reliability.domain.planner.values import DAY_S
+from reliability.views.planner.words import part, spoken
 
-DAY_S = 86400.0
 LOSSES = (
     ("saving", "saving", "the stalls of saves", 45),
     ("rollback", "rollback", "steps that are done again after a fault", -45),
@@ -39,9 +38,7 @@ def lost(found: Answer) -> dict[str, Any]:
 
 def _shares(found: Answer) -> dict[str, float]:
     """Return the lost shares of all time; where standbys are known, the wait for a repair apart from the downtime."""
-    period_s = shown_s(found)
-    shares = planner.exact.shares_at(found.inputs, period_s) if period_s is not None else found.exact.shares
-    told = {name: max(0.0, getattr(shares, name)) for name in ("saving", "rollback", "recovery", "downtime")}
+    told = {name: max(0.0, getattr(found.shares, name)) for name in ("saving", "rollback", "recovery", "downtime")}
     if found.spares is not None:
         exposed = max(0.0, 1.0 - told["downtime"])
         wait_s = max(0.0, found.inputs.downtime_s - found.request.downtime_s)

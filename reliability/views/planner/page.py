@@ -79,7 +79,7 @@ def _warnings(found: Asked, answer: Answer, headline: dict[str, Any]) -> list[st
         if name in CONFIRMED and chosen.assumed
     ]
     told = [f"Not measured but assumed: {', '.join(assumed)}."] if assumed else []
-    now, period_s = answer.present, words.shown_s(answer)
+    now, period_s = answer.present, answer.used_s
     if every and now and period_s and answer.inputs.mtbf_s is not None and every > LONGER * job.every_steps:
         undone, before = (losing.undone_s(answer, each) for each in (period_s, now.period_s))
         told.append(f"A fault would undo {words.spoken(undone)} on average instead of {words.spoken(before)}.")

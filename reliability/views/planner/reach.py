@@ -11,7 +11,7 @@ from reliability.domain.planner.answer import Answer
 from reliability.domain.planner.request import Request
 from reliability.errors import InvalidInput
 from reliability.templatetags.stepkeeper import grouped
-from reliability.views.planner.words import number, percent, points, shown_s, spoken, standby_gain
+from reliability.views.planner.words import number, percent, points, spoken
 
 STIFFER = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.925, 0.95, 0.96, 0.97, 0.98, 0.985, 0.99, 0.995, 0.998, 0.999, 0.9999)
 COLUMNS = 3
@@ -60,8 +60,7 @@ def levers(found: Answer) -> dict[str, Any]:
     if request.nodes is not None:
         rows.append(_count_row("Nodes", "at most", request.nodes, answers_of, "nodes"))
     if request.repair_s is not None and found.inputs.mtbf_s is not None:
-        one_more = standby_gain(found)
-        gain = "" if one_more is None else f"one more: {points(one_more)}"
+        gain = f"one more: {gains['standbys']}" if "standbys" in gains else ""
         rows.append(_count_row("Standbys", "at least", request.standbys, answers_of, "standbys", gain))
         if request.standbys is not None and request.repair_s:
             rows.append(_searched("Repair time", request.repair_s, answers_of, "repair_s", gains.get("repair", "")))
@@ -205,14 +204,14 @@ def why(found: Answer) -> dict[str, Any]:
 
 def _laws(found: Answer) -> list[tuple[str, str, str, str]]:
     """Return what other laws of faults make of the period."""
-    period_s = shown_s(found)
+    period_s = found.used_s
     laws = what_if.under_laws(found.inputs, period_s) if period_s else ()
     return [(law.name, percent(law.ettr), spoken(law.best_period_s), percent(law.best_ettr)) for law in laws]
 
 
 def _tiers(found: Answer) -> list[tuple[str, str, str, str]]:
     """Return how often each tier gets a copy, where not every fault needs the last one."""
-    period_s, request = shown_s(found), found.request
+    period_s, request = found.used_s, found.request
     if period_s is None or request.node_share == 1.0 or found.inputs.mtbf_s is None:
         return []
     tiers = what_if.tiers(request, period_s)

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from reliability.domain import planner
 from reliability.domain.planner.answer import Answer
 from reliability.domain.planner.durations import spoken as plain
+from reliability.domain.planner.values import DAY_S
 from reliability.models import Job
 from reliability.templatetags.stepkeeper import grouped
 
@@ -19,14 +19,12 @@ NAMES = {
     "standbys": "standbys",
 }
 STANDBYS = "standbys"
-MOST_STEPS = 10_000_000
 LEAST_TOLD = 1e-5
 SMALL = 0.01
 WORTH_TELLING = 5e-5
 """Half of a hundredth of a point: less is told as next to nothing."""
 WORTH_CHANGING = 5e-4
 """A twentieth of a point: less is not worth another period."""
-DAY_S = 86400.0
 ROUND_FROM = 99.5
 UNITS_S = {"min": 60.0, "h": 3600.0, "d": DAY_S}
 
@@ -72,22 +70,8 @@ def points(gain: float) -> str:
     return "next to nothing" if gain < WORTH_TELLING else f"+{100 * gain:.2f} points"
 
 
-def standby_gain(found: Answer) -> float | None:
-    """Return how much the best rate rises with one more standby; None where standbys or repair time are not known."""
-    request, count = found.request, found.request.standbys
-    if count is None or request.repair_s is None:
-        return None
-    more = request.inputs_at(found.inputs.faults_per_s, standbys=count + 1)
-    return planner.exact.best(more)[1] - planner.exact.best(found.inputs)[1]
-
-
-def shown_s(found: Answer) -> float | None:
-    """Return the period that is told: of whole steps where the time of one is known."""
-    return found.steps.period_s if found.steps else found.recommended_s
-
-
 def shown_ettr(found: Answer) -> float:
-    """Return the effective training rate at that period."""
+    """Return the effective training rate at the used period."""
     return found.steps.ettr if found.steps else found.recommended_ettr
 
 
@@ -117,7 +101,7 @@ def _free(found: Answer) -> bool:
 
 
 def _big(found: Answer) -> str:
-    period_s = shown_s(found)
+    period_s = found.used_s
     if _free(found):
         return "Save as rarely as you like"
     return "No need to save" if period_s is None else f"Save every {spoken(period_s)}"
@@ -127,7 +111,7 @@ def verdict(found: Answer | None, faults: Sequence[Any]) -> str:
     """Return the answer in one sentence, for the bar that stays in view and for screen readers."""
     if found is None:
         return f"No answer: {len(faults)} value{'' if len(faults) == 1 else 's'} cannot be planned with."
-    target, period_s = number(found.inputs.target), shown_s(found)
+    target, period_s = number(found.inputs.target), found.used_s
     reach = "is reachable" if found.reachable else "is not reachable"
     every = "no need to save" if period_s is None else f"save every {spoken(period_s)}"
     if _free(found) and period_s is not None:
@@ -138,7 +122,7 @@ def verdict(found: Answer | None, faults: Sequence[Any]) -> str:
 
 
 def _in_steps(found: Answer) -> str:
-    period_s = shown_s(found)
+    period_s = found.used_s
     if _free(found) and period_s is not None:
         often = f"No faults: not more often than every {spoken(period_s)}"
         return often + (f", {steps(found.steps.every_steps)}" if found.steps else "")
@@ -232,6 +216,5 @@ def _gains(found: Answer) -> list[tuple[str, float]]:
     The failure rate comes last: halving it gains the most nearly always, and nobody can simply build that.
     """
     told = {NAMES.get(gain.name, gain.name.replace("_", " ")): gain.ettr_gain for gain in found.gains}
-    told.setdefault(STANDBYS, standby_gain(found) or 0.0)
     worth = [(name, gain) for name, gain in told.items() if gain >= WORTH_TELLING]
     return sorted(worth, key=lambda each: (each[0] == NAMES["fault_rate"], -each[1]))
