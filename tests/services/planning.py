@@ -59,6 +59,15 @@ def train_to(world: World, step_no: int) -> None:
         step(world)
 
 
+def in_force(world: World, **values: Any) -> Plan:
+    """A plan that all ranks have just begun to go by."""
+    made = apply(world, **values)
+    train_to(world, made.from_step + 2)
+    made.refresh_from_db()
+    assert made.began_at is not None
+    return made
+
+
 def saved_alike(world: World, names: tuple[str, ...] = ("n1", "n2", "n3")) -> bool:
     """Return whether the ranks of all these nodes saved after the very same steps."""
     return len({tuple(sorted(set(world.agents[name].saved_after))) for name in names}) == 1

@@ -1,27 +1,17 @@
 """What becomes of the plans of a job whose ranks do not run: it ended, it was started again, or it waits."""
 
-from typing import Any
-
 import pytest
 
 from reliability.errors import DomainError
-from reliability.models import AutoPlan, Job, OrderRecord, Plan, Rank
+from reliability.models import AutoPlan, Job, OrderRecord, Rank
 from reliability.selectors import plan_history
 from reliability.services import clock, jobs, plans
 from reliability.services.plans import announcing
-from tests.services.planning import apply, running, saved_alike, train, train_to
+from tests.services.planning import apply, in_force, running, saved_alike, train, train_to
 from tests.services.test_plan_automatic import LIMITS
 from tests.services.world import World
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
-
-
-def in_force(world: World, **values: Any) -> Plan:
-    made = apply(world, **values)
-    train_to(world, made.from_step + 2)
-    made.refresh_from_db()
-    assert made.began_at is not None
-    return made
 
 
 def start_again(world: World) -> None:

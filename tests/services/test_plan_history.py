@@ -10,20 +10,11 @@ from reliability.domain.planner import exact
 from reliability.models import Drill, Epoch, Failover, Incident, Job, Node, Plan, Rank
 from reliability.selectors import plan_history
 from reliability.services import clock, jobs, plans
-from tests.services.planning import apply, running, train, train_to
+from tests.services.planning import apply, in_force, running, train
 from tests.services.world import World
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 DAY_S = 86400.0
-
-
-def in_force(world: World, **values: Any) -> Plan:
-    """A plan that all ranks have just begun to go by."""
-    made = apply(world, **values)
-    train_to(world, made.from_step + 2)
-    made.refresh_from_db()
-    assert made.began_at is not None
-    return made
 
 
 def steps(world: World, count: int) -> None:
