@@ -40,6 +40,11 @@ class ReliabilityError(Exception):
         if hint:
             self.hint = hint
 
+    @property
+    def detail(self) -> dict[str, str]:
+        """The error as reports carry it."""
+        return {"code": self.code, "message": self.message, "hint": self.hint}
+
 
 class InvalidInput(ReliabilityError):
     """A value from outside is wrong. `field` is its dotted path, `hint` says what would be right."""

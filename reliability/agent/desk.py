@@ -173,8 +173,7 @@ class _Seen:
 
 
 def _failed(order: Order, status: str, error: ReliabilityError, result: Mapping[str, Any]) -> dict[str, Any]:
-    detail = {"code": error.code, "message": error.message, "hint": error.hint}
-    return {"order": order.id, "status": status, "result": dict(result), "error": detail}
+    return {"order": order.id, "status": status, "result": dict(result), "error": error.detail}
 
 
 def _claimed_id(envelope: object) -> str:

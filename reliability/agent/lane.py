@@ -183,8 +183,7 @@ class Lane(ABC):
 
     def _distrust(self, tier: TierStore, shard: Shard, error: ReliabilityError) -> None:
         """Tell once that a shard is no good, and pass it over from now on."""
-        detail = {"code": error.code, "message": error.message, "hint": error.hint}
-        say("snapshot_problem", self.record.job, {**where_is(shard), "tier": self.tier, **detail})
+        say("snapshot_problem", self.record.job, {**where_is(shard), "tier": self.tier, **error.detail})
         if tier is self.source:
             self._bad[shard] = self._stamp(shard)
 
@@ -195,8 +194,7 @@ class Lane(ABC):
             return
         waiting = max(self._shards_quietly(), default=None)
         where = where_is(waiting) if waiting else {"snapshot_epoch": None, "step": None, "rank": None}
-        detail = {"code": error.code, "message": error.message, "hint": error.hint}
-        say("snapshot_problem", self.record.job, {**where, "tier": self.tier, **detail})
+        say("snapshot_problem", self.record.job, {**where, "tier": self.tier, **error.detail})
         self._problem = (error.code, now)
 
     def _floor(self) -> int | None:

@@ -152,8 +152,7 @@ class RankFiles:
         try:
             record = records.read(path.with_suffix(".json"))
         except RecordUnusable as error:
-            detail = {"code": error.code, "message": error.message, "hint": error.hint}
-            self._report("snapshot_problem", {**where, **detail})
+            self._report("snapshot_problem", {**where, **error.detail})
             return True
         except CopyMissing:
             return False  # the trainer removed it after the folder was listed

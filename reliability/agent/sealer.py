@@ -123,8 +123,7 @@ class Sealer:
     def _tell_once(self, shard: Shard, path: Path, job: str, error: RecordUnusable) -> None:
         self._bad[path] = _stamp(path)
         where = {"snapshot_epoch": shard.epoch, "step": shard.step, "rank": shard.rank, "tier": "memory"}
-        detail = {"code": error.code, "message": error.message, "hint": error.hint}
-        say("snapshot_problem", job, {**where, **detail})
+        say("snapshot_problem", job, {**where, **error.detail})
 
     def _jobs(self) -> list[str]:
         try:

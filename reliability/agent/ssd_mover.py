@@ -49,11 +49,10 @@ class SsdLane(Lane):
             except TierConflict as error:
                 aside = self._ssd.set_aside()
                 self._ssd.claim(self.record.job_key, ranks=self.record.world_size)
-                detail = {
-                    "message": f"{error.message} It was moved to {aside}.",
-                    "hint": "Remove it when it is not needed.",
-                }
-                say("snapshot_problem", self.record.job, {"tier": self.tier, "code": error.code, **detail})
+                told = TierConflict(
+                    f"{error.message} It was moved to {aside}.", hint="Remove it when it is not needed."
+                )
+                say("snapshot_problem", self.record.job, {"tier": self.tier, **told.detail})
         super()._take_up()
 
     def shards_of_source(self) -> list[Shard]:

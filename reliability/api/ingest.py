@@ -49,8 +49,7 @@ class _TooLarge(ReliabilityError):
 
 def _error(status: int, error: ReliabilityError) -> Answer:
     field = error.field if isinstance(error, InvalidInput) else ""
-    told = {"code": error.code, "message": error.message, "field": field, "hint": error.hint}
-    return status, {"error": told}
+    return status, {"error": {**error.detail, "field": field}}
 
 
 def _kept(code: str, message: str) -> Answer:

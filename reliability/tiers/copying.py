@@ -23,22 +23,12 @@ PART_SUFFIX = ".part"
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
-def new_hasher(expected: str = digests.BLAKE2B) -> Hasher:
-    """Return a running digest of the kind of the expected one."""
-    return digests.hasher_like(expected)
-
-
-def text_of(hasher: Hasher) -> str:
-    """Return a finished digest as a commit record holds it."""
-    return hasher.text()
-
-
 def digest_of(path: Path, like: str = digests.BLAKE2B) -> tuple[str, int]:
     """Return digest, of the kind of `like`, and size in bytes of a file. Raises CopyMissing, TierUnreachable."""
-    hasher = new_hasher(like)
+    hasher = digests.hasher_like(like)
     with tier_errors(path), os.fdopen(opening.regular(path), "rb", buffering=0) as file:
         size = sum(_hashed(file.fileno(), hasher, -1))
-    return text_of(hasher), size
+    return hasher.text(), size
 
 
 def verify(path: Path, *, digest: str) -> int:
@@ -50,7 +40,7 @@ def verify(path: Path, *, digest: str) -> int:
 
 def pieces_verified(path: Path, *, digest: str) -> Iterator[bytes]:
     """Yield the content of a file in order; raises DigestMismatch at the end when it is not what was committed."""
-    hasher = new_hasher(digest)
+    hasher = digests.hasher_like(digest)
     with tier_errors(path):
         reader = os.fdopen(opening.regular(path), "rb", buffering=0)
     with reader:
@@ -61,7 +51,7 @@ def pieces_verified(path: Path, *, digest: str) -> Iterator[bytes]:
                 break
             hasher.update(piece)
             yield piece
-    compare(path, text_of(hasher), digest)
+    compare(path, hasher.text(), digest)
 
 
 def gathered(
@@ -71,7 +61,7 @@ def gathered(
 
     `told` is called with the size of each piece. Raises DigestMismatch, TierFull, TierUnreachable.
     """
-    hasher, size = new_hasher(digest), 0
+    hasher, size = digests.hasher_like(digest), 0
     with writing(target, part_path(target, owner).name) as writer:
         for piece in pieces:
             hasher.update(piece)
@@ -81,7 +71,7 @@ def gathered(
                 while left:
                     left = left[os.write(writer, left) :]
             told(len(piece))
-        compare(target, text_of(hasher), digest)
+        compare(target, hasher.text(), digest)
     return size
 
 
@@ -92,13 +82,13 @@ def copy_verified(source: Path, target: Path, *, digest: str, owner: str = "", p
     fast bytes are written.
     Raises CopyMissing, DigestMismatch, TierFull, TierUnreachable.
     """
-    hasher = new_hasher(digest)
+    hasher = digests.hasher_like(digest)
     with tier_errors(source):
         reader = os.fdopen(opening.regular(source), "rb", buffering=0)
     with reader, writing(target, part_path(target, owner).name) as writer:
         with tier_errors(target):
             size = sum(_paced(_hashed(reader.fileno(), hasher, writer), pace))
-        compare(source, text_of(hasher), digest)
+        compare(source, hasher.text(), digest)
     return size
 
 

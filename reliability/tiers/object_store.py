@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from reliability.domain.snapshots import EpochStart
 from reliability.errors import CopyMissing, DigestMismatch, TierError, TierFull, TierUnreachable
 from reliability.ports import Record
-from reliability.tiers import copying, lines, manifests, opening, owners, records
+from reliability.tiers import copying, digests, lines, manifests, opening, owners, records
 from reliability.tiers.bucket import Bucket, Found
 from reliability.tiers.directory import ABANDONED_PART_S, DATA_SUFFIX, checked_key
 from reliability.tiers.owners import OWNER_NAME
@@ -121,12 +121,12 @@ class ObjectTier:
     def pieces(self, key: str) -> Iterator[bytes]:
         """Yield the content of a listed shard in order; raises DigestMismatch at the end when it is not what it was."""
         entry, size = self._entry(key), 0
-        hasher = copying.new_hasher(entry["digest"])
+        hasher = digests.hasher_like(entry["digest"])
         for piece in _ahead(self.bucket.get, _paths(entry)):
             hasher.update(piece)
             size += len(piece)
             yield piece
-        copying.compare(self.place(key), copying.text_of(hasher), entry["digest"])
+        copying.compare(self.place(key), hasher.text(), entry["digest"])
         if size != entry["size_bytes"]:
             raise DigestMismatch(f"{self.place(key)} holds {size} bytes, committed were {entry['size_bytes']}.")
 
@@ -238,7 +238,7 @@ class ObjectTier:
     def _send(self, source: Path, folder: str, digest: str) -> int:
         """Bring the parts of a file to the store, several at once; return its size once its digest was right."""
         there = {each.path: each for each in self.bucket.listed(folder)}
-        hasher, size = copying.new_hasher(digest), 0
+        hasher, size = digests.hasher_like(digest), 0
 
         def piecewise() -> Iterator[tuple[str, bytes]]:
             nonlocal size
@@ -249,7 +249,7 @@ class ObjectTier:
 
         for _ in _ahead(lambda each: self._send_part(*each, there.get(each[0])), piecewise()):
             pass
-        copying.compare(source, copying.text_of(hasher), digest)
+        copying.compare(source, hasher.text(), digest)
         return size
 
     def _send_part(self, path: str, piece: bytes, there: Found | None) -> None:
