@@ -139,9 +139,12 @@ class LocalJobs:
     def learn_floors(self, answer: Mapping[str, Any]) -> None:
         """Keep for the movers which step of each job the server says is safe; a job it names without one has none."""
         ssd, storage = _whole_numbers(answer.get("ssd_floor")), _whole_numbers(answer.get("storage_floor"))
+        going = answer.get("may_go")
+        named = going if isinstance(going, Mapping) else {}
         for job, epoch in _whole_numbers(answer.get("epochs")).items():
-            safe = Floors(epoch=epoch, ssd=ssd.get(job), storage=storage.get(job))
-            if self.find(job) is None or self._floors.get(job) == safe:
+            may_go = floors.listed(named.get(job))
+            safe = Floors(epoch=epoch, ssd=ssd.get(job), storage=storage.get(job), may_go=may_go)
+            if not self._is_known(job) or self._floors.get(job) == safe:
                 continue
             try:
                 floors.save(self._jobs_dir, job, safe)
@@ -149,6 +152,11 @@ class LocalJobs:
                 log.warning("floors not kept, nothing is removed: job=%s reason=%s", job, error)
             else:
                 self._floors[job] = safe
+
+    def _is_known(self, job: str) -> bool:
+        """Whether this node has, or had, a part in a job: copies of one that was released lie here still."""
+        with self._lock:
+            return job in self._jobs or job in self._epochs
 
     def containers(self) -> list[dict[str, Any]]:
         """Return the containers of jobs on this node, as a registration lists them."""

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from reliability.agent.floors import Floors
 from reliability.agent.jobrecord import JobRecord
-from reliability.agent.retention import abandoned, removable
+from reliability.agent.retention import abandoned, named, removable
 from reliability.domain.snapshots import Tier
 from reliability.errors import CopyMissing, DigestMismatch, ReliabilityError, TierError
 from reliability.ports import TierStore
@@ -46,7 +46,8 @@ class Lane(ABC):
         self._wait_s = FIRST_WAIT_S
         self._not_before = 0.0
         self._taken_up = False
-        self._tidied: tuple[int | None, int] = (None, 0)
+        self._tidied: tuple[int | None, int, object] = (None, 0, None)
+        self._told_gone: dict[Shard, float] = {}
 
     def run(self, now: float) -> bool:
         """Copy what is newest, tell it, tidy up; return whether a copy was made, so that there may be more to do."""
@@ -66,7 +67,7 @@ class Lane(ABC):
         if not self._taken_up:
             self._take_up()
         copied = self._copy_newest()
-        state = (self._floor(), len(self.record.starts))
+        state = (self._floor(), len(self.record.starts), self.floors.may_go)
         if copied or state != self._tidied:
             self._tidy()
             self._tidied = state
@@ -88,7 +89,7 @@ class Lane(ABC):
 
     def follow(self, record: JobRecord, safe: Floors) -> None:
         """Take over what the node now knows of the job."""
-        if record != self.record:
+        if record != self.record or safe.may_go != self.floors.may_go:
             self.record, self.settled = record, False
         self.floors = safe
 
@@ -214,9 +215,25 @@ class Lane(ABC):
         """Return whether a shard on the target is this node's to tell and to remove, `ranks` being those it runs."""
 
     def _tidy(self) -> None:
+        if self.floors.may_go is not None:
+            self._remove(named(self.floors, self.tier, epoch=self.record.epoch))
+            return
         found, starts = self._shards_of_target(), self.record.epoch_starts()
         for shard in removable(found, starts=starts, keep=self.keep, floor=self._floor(), tier=self.tier):
             self.target.delete(self._key(self.target, shard))
+
+    def _remove(self, doomed: list[Shard]) -> None:
+        """Remove what the server named, each record before its data, and tell it; what is gone already is told too.
+
+        Not at once again while it is named: an answer that crosses the report names it once more.
+        """
+        now = time.monotonic()
+        self._told_gone = {shard: at for shard, at in self._told_gone.items() if now - at < REPEAT_PROBLEM_S}
+        for shard in doomed:
+            if shard not in self._told_gone:
+                self.target.delete(self.stored_as(shard))
+                say("snapshot_removed", self.record.job, {**where_is(shard), "tier": self.tier})
+                self._told_gone[shard] = now
 
     def _shards(self, tier: TierStore) -> list[Shard]:
         return [shard for shard in map(shards.parse, tier.keys("")) if shard is not None]
