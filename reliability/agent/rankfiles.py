@@ -7,9 +7,10 @@ in between makes it twice, which the server can take, and never not at all.
 import logging
 import math
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
-from reliability.agent import sealing
+from reliability.agent import heads, sealing
 from reliability.agent.clock import steady
 from reliability.agent.folder import JobFolder
 from reliability.agent.jobrecord import JobRecord
@@ -37,6 +38,7 @@ class RankFiles:
         self._steps: dict[int, tuple[int, float]] = {}
         self._commits: set[str] = set()
         self._changed = False
+        self._too_large_in = 0
         self.begin()
 
     def begin(self) -> None:
@@ -144,6 +146,7 @@ class RankFiles:
             if self._tell_commit(key, shard):
                 self._commits.add(key)
         self._commits &= present
+        heads.sweep(self._folder.memory.root)
 
     def _tell_commit(self, key: str, shard: Shard) -> bool:
         """Report one shard, or what is wrong with it; return whether that settles it."""
@@ -160,8 +163,23 @@ class RankFiles:
             log.warning("commit record not read: path=%s reason=%s", path, error.message)
             return False
         copy = {"path": str(path), "size_bytes": record["size_bytes"], "digest": record["digest"]}
-        self._report("snapshot_copy", {**where, **copy, "stall_s": record.get("stall_s"), "drain_s": None})
+        parts = self._parts(path, record, where)
+        self._report("snapshot_copy", {**where, **copy, "stall_s": record.get("stall_s"), "drain_s": None, **parts})
+        heads.forget(path)
         return True
+
+    def _parts(self, path: Path, record: Mapping[str, Any], where: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what is told of a shard's parts, with its head, the only copy of which may otherwise go with the node.
+
+        A head that is too large to travel is told of once an attempt.
+        """
+        parts = record.get("parts")
+        if not isinstance(parts, dict):
+            return {}
+        if heads.is_too_large(path, parts) and self._too_large_in != self._record.epoch:
+            self._too_large_in = self._record.epoch
+            self._report("snapshot_problem", {**where, **heads.TOO_LARGE, "message": heads.too_large(parts)})
+        return {"parts": parts, "head": heads.told(path)}
 
 
 def _whole(value: object, least: int, most: int, otherwise: int | None) -> int | None:

@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 from .errors import ConfigurationError, CorruptSnapshot, describe
 from .folder import JobFolder, Shard
 from .hints import Hints
+from .parts import SHARDED
 from .progress import Progress, ProgressRecord, StepClock
 from .reading import load
 from .schedule import Schedule
@@ -60,15 +61,20 @@ class Run:
         get: Callable[[], Any] | None = None,
         set: Callable[[Any], object] | None = None,
         early: bool = False,
+        part: str = SHARDED,
+        group: str = "",
     ) -> None:
         """Make a state part of every snapshot.
 
         Either `state` has `state_dict()` and `load_state_dict(...)`, or `get` returns what to keep and `set` takes
         it back. `early`: it changes before the next update (an average of weights, running statistics), so a save
         beside training copies it at once. The buffers of a torch module are taken for such by themselves.
+        `part`: "replicated" when all ranks (of the group named, where there are several) hold the same bits, "local"
+        for what is small and the rank's own, as random generators and the position in the data; "sharded" otherwise.
+        A job whose states are all replicated or local loses no step with a node, however far storage lags behind.
         Raises ConfigurationError for anything else and for a name that is taken.
         """
-        self._states.add(name, state, get=get, put=set, early=early)
+        self._states.add(name, state, get=get, put=set, early=early, part=part, group=group)
 
     def before_update(self) -> None:
         """Say that the registered states are about to change: returns when no save reads them any more.
@@ -200,7 +206,7 @@ class GuardedRun(Run):
     def _reserve(self) -> None:
         """Reserve the memory for snapshots now: a lack of it is told at the start and not at the first save."""
         try:
-            self._tier.reserve(self._states.collect())
+            self._tier.reserve(self._states.collect(), named=self._states.named())
         except Exception as error:
             self._report_problem(self._step, error)
 
@@ -277,7 +283,8 @@ class GuardedRun(Run):
         try:
             began = time.monotonic()
             early = self._states.early(all_wait=self._told_by_program)
-            self._tier.save(step, self._states.collect(), lazy=lazy, early=early, began=began)
+            named = self._states.named()
+            self._tier.save(step, self._states.collect(), lazy=lazy, early=early, began=began, named=named)
         except Exception as error:
             self._report_problem(step, error)
 

@@ -1,0 +1,146 @@
+"""What does a node let another one read? A child of the agent that serves some shards of one job for a while.
+
+It serves the shards that a signed order named, read-only, from this node's memory and SSD, to who proves that it has
+the same order's token, on the node's own address alone, and ends with its time or with the agent. A shard in memory is
+held while it is served to a restore, so that no rank writes it over; one that is served to a partner is not: a save
+never waits for it, and what was written over meanwhile fails its digest at the other end.
+"""
+
+import contextlib
+import hmac
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from reliability.agent.peer_wire import PIECE_BYTES, Line, PeerGone, proof
+from reliability.agent.probes import request
+from reliability.errors import ReliabilityError, TierUnreachable
+from reliability.tiers import copying, direct, opening
+from reliability.tiers.directory import DirectoryTier
+from reliability.tiers.slotmaps import SlotMaps
+
+MOST_CONNECTIONS = 32
+
+
+class PeerServer:
+    """Serves what one order names. `wanted`: address, job, epoch, token, limit_s, hold, shards, memory_dir, ssd_dir."""
+
+    def __init__(self, wanted: Mapping[str, Any]) -> None:
+        self._token = str(wanted["token"])
+        self._job, self._epoch = str(wanted["job"]), int(wanted["epoch"])
+        self._hold = bool(wanted["hold"])
+        self._allowed = {(str(each["tier"]), str(each["key"])) for each in wanted["shards"]}
+        self._tiers = {
+            "memory": DirectoryTier(Path(wanted["memory_dir"]) / self._job / "mem"),
+            "partner": DirectoryTier(Path(wanted["partner_dir"]) / self._job),
+            "ssd": DirectoryTier(Path(wanted["ssd_dir"]) / self._job),
+        }
+        self._maps = SlotMaps()
+        self._end = time.monotonic() + float(wanted["limit_s"])
+        self._places = threading.BoundedSemaphore(MOST_CONNECTIONS)
+
+    def run(self, listener: socket.socket) -> None:
+        """Serve until the time is over; each connection has a thread of its own, and there are only so many at once."""
+        while (left := self._end - time.monotonic()) > 0:
+            listener.settimeout(left)
+            with contextlib.suppress(TimeoutError):
+                connection, _ = listener.accept()
+                if self._places.acquire(blocking=False):
+                    threading.Thread(target=self._serve_one, args=(connection,), daemon=True).start()
+                else:
+                    connection.close()
+
+    def _serve_one(self, connection: socket.socket) -> None:
+        try:
+            with connection, contextlib.suppress(PeerGone):
+                self._serve(Line(connection, end=self._end))
+        finally:
+            self._places.release()
+
+    def _serve(self, line: Line) -> None:
+        """Serve who proves that it knows the token; a stranger is told nothing at all."""
+        nonce = secrets.token_hex(16)
+        line.say({"nonce": nonce})
+        asked = line.hear()
+        tier, key, start = str(asked.get("tier")), str(asked.get("key")), asked.get("from")
+        if not isinstance(start, int) or isinstance(start, bool) or start < 0:
+            return
+        expected = proof(self._token, nonce, job=self._job, epoch=self._epoch, tier=tier, key=key, start=start)
+        if not hmac.compare_digest(expected.encode(), str(asked.get("proof")).encode()):
+            return
+        try:
+            self._answer(line, tier, key, start)
+        except ReliabilityError as error:
+            line.say({"code": error.code, "message": error.message})
+
+    def _answer(self, line: Line, tier: str, key: str, start: int) -> None:
+        if (tier, key) not in self._allowed:
+            raise TierUnreachable(f"{key} on {tier} is not among what the order lets others read.")
+        store = self._tiers[tier]
+        record = store.record(key)
+        with self._content(store.data_path(key), in_memory=tier == "memory") as pieces:
+            size = int(record["size_bytes"])
+            text = copying.json_bytes(record)
+            line.say({"size_bytes": size, "record_bytes": len(text)})
+            line.send(text)
+            for piece in pieces(min(start, size), size):
+                line.send(piece)
+
+    @contextlib.contextmanager
+    def _content(self, path: Path, *, in_memory: bool) -> Iterator[Any]:
+        """Yield a function (from, to) -> pieces of the file. Raises CopyMissing, TierError before anything is sent."""
+        if in_memory and self._hold:
+            with direct.held(path, self._maps) as view:
+                yield lambda start, end: (
+                    view[at : min(at + PIECE_BYTES, end)] for at in range(start, end, PIECE_BYTES)
+                )
+            return
+        with copying.tier_errors(path):
+            handle = opening.regular(path)
+        try:
+            yield lambda start, end: _read(handle, path, start, end)
+        finally:
+            os.close(handle)
+
+
+def _read(handle: int, path: Path, start: int, end: int) -> Iterator[bytes]:
+    """Yield a stretch of an opened file, as long as it has its name: a slot loses it before it is written over."""
+    while start < end:
+        piece = os.pread(handle, min(PIECE_BYTES, end - start), start)
+        if not piece or not _named(handle, path):
+            raise PeerGone(f"{path} was written over meanwhile")
+        start += len(piece)
+        yield piece
+
+
+def _named(handle: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), path.lstat())
+    except OSError:
+        return False
+
+
+def main() -> None:
+    """Listen on the node's own address, answer with the port, serve."""
+    _mode, wanted = request.take(("serve",))
+    try:
+        listener = socket.create_server((str(wanted["address"]), 0), backlog=MOST_CONNECTIONS, family=_family(wanted))
+    except OSError as error:
+        request.answer({"error": f"{wanted['address']} cannot be listened on: {error}"})
+        return
+    with listener:
+        request.answer({"port": listener.getsockname()[1]})
+        PeerServer(wanted).run(listener)
+
+
+def _family(wanted: Mapping[str, Any]) -> socket.AddressFamily:
+    return socket.getaddrinfo(str(wanted["address"]), None, type=socket.SOCK_STREAM)[0][0]
+
+
+if __name__ == "__main__":
+    main()

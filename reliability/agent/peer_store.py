@@ -1,0 +1,116 @@
+"""How does a node read a shard that lies on another node, checked chunk by chunk while it comes?
+
+The digest wanted is that of a signed order. The record that the other node sends names the digest of each chunk, which
+must make the wanted one; a chunk that is not what it says ends the transfer at once, long before the end.
+"""
+
+import contextlib
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from reliability.agent.peer_wire import Line, PeerGone, proof
+from reliability.errors import CopyMissing, DigestMismatch, TierUnreachable
+from reliability.tiers import digests, records
+
+CONNECT_S = 2.0
+_HINT = "Nothing to do: the next source is used. Look at the network between the nodes if it happens again."
+_ANSWERS = {"copy_missing": CopyMissing, "corrupt": CopyMissing, "digest_mismatch": DigestMismatch}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peer:
+    """Where another node serves shards of a job, and what proves that this node may read them."""
+
+    node: str
+    address: str
+    port: int
+    token: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """One shard on another node: the digest its bytes must have, and how long all of it may take in seconds."""
+
+    job: str
+    epoch: int
+    tier: str
+    key: str
+    digest: str
+    limit_s: float
+
+
+class PeerShard:
+    """One shard as it is read from a peer. Raises CopyMissing, DigestMismatch, TierUnreachable."""
+
+    def __init__(self, peer: Peer, asked: Asked) -> None:
+        self._peer = peer
+        self._asked = asked
+        self.record: dict[str, Any] = {}
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Iterator[bytearray]]:
+        """Yield the chunks of the shard in order; its commit record is in `record` from then on."""
+        end = time.monotonic() + self._asked.limit_s
+        place = (self._peer.address, self._peer.port)
+        try:
+            with socket.create_connection(place, timeout=min(CONNECT_S, self._asked.limit_s)) as connection:
+                line = Line(connection, end=end)
+                size = self._ask(line)
+                yield self._chunks(line, size)
+        except OSError as error:
+            told = f"{self._asked.key} on node {self._peer.node} ({self._asked.tier}) could not be read: {error}."
+            raise TierUnreachable(told, hint=_HINT) from error
+
+    def _ask(self, line: Line) -> int:
+        asked, nonce = self._asked, str(line.hear().get("nonce"))
+        about = {"job": asked.job, "epoch": asked.epoch, "tier": asked.tier, "key": asked.key}
+        line.say({**about, "from": 0, "proof": proof(self._peer.token, nonce, start=0, **about)})  # type: ignore[arg-type]
+        head = line.hear()
+        if "code" in head:
+            kind = _ANSWERS.get(str(head["code"]), TierUnreachable)
+            raise kind(f"Node {self._peer.node}: {str(head.get('message'))[:1000]}")
+        size, length = head.get("size_bytes"), head.get("record_bytes")
+        if not isinstance(size, int) or not isinstance(length, int) or not 0 <= length <= records.LIMIT_BYTES:
+            raise PeerGone("the head of its answer makes no sense")
+        place = f"The record of {asked.key} on node {self._peer.node}"
+        self.record = records.parsed(place, bytes(line.take(length)))
+        if self.record["digest"] != asked.digest or self.record["size_bytes"] != size:
+            raise DigestMismatch(f"{place} says {self.record['digest']}, wanted is {asked.digest}.")
+        self._check_chunks(place, size)
+        return size
+
+    def _check_chunks(self, place: str, size: int) -> None:
+        chunks = self.record.get("chunks")
+        if not self._by_chunk:
+            return
+        try:
+            made = digests.root(list(chunks or ()), size)
+        except (TypeError, ValueError):
+            made = ""
+        if made != self._asked.digest:
+            raise DigestMismatch(f"{place} lists chunks that do not make {self._asked.digest}.")
+
+    def _chunks(self, line: Line, size: int) -> Iterator[bytearray]:
+        """Yield what comes, each chunk compared before it is passed on, and all of it at the end."""
+        whole = digests.hasher_like(self._asked.digest)
+        for number, start in enumerate(range(0, size, digests.CHUNK_BYTES)):
+            chunk = line.take(min(digests.CHUNK_BYTES, size - start))
+            if not self._by_chunk:
+                whole.update(chunk)
+            elif digests.chunk(memoryview(chunk)) != self.record["chunks"][number]:
+                raise self._mismatch(f"chunk {number}")
+            yield chunk
+        if not self._by_chunk and whole.text() != self._asked.digest:
+            raise self._mismatch("it")
+
+    @property
+    def _by_chunk(self) -> bool:
+        """Whether its digest is one over digests of chunks, which were compared with it."""
+        return self._asked.digest.startswith(digests.XXH3)
+
+    def _mismatch(self, what: str) -> DigestMismatch:
+        where = f"{self._asked.key} on node {self._peer.node} ({self._asked.tier})"
+        return DigestMismatch(f"{where}: {what} is not what was committed.")
