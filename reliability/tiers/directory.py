@@ -20,6 +20,7 @@ from reliability.tiers.pacing import Pace
 
 DATA_SUFFIX = ".snap"
 RECORD_SUFFIX = ".json"
+VOID_SUFFIX = ".void"
 ABANDONED_PART_S = 3600.0
 _KEY = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")
 
@@ -110,6 +111,29 @@ class DirectoryTier:
             return direct.write(content, data, record, owner=self.owner, hash_again=hash_again)
 
         return self._put(key, write, record)
+
+    def put_written(self, key: str, write: Callable[[Path], int], record: Callable[[], Mapping[str, Any]]) -> int:
+        """Store what `write` writes to a path, durable, with the record that is asked for then; return its size."""
+        return self._put(key, write, record)
+
+    def throw_away(self, key: str) -> None:
+        """Remove a shard that must never be used and leave word of it, for copies of it on the next tier."""
+        path = self.data_path(key)
+        with copying.tier_errors(path):
+            opening.create_once(path.with_suffix(VOID_SUFFIX), b"{}")
+        self.delete(key)
+
+    def thrown_away(self) -> Sequence[str]:
+        """Return the keys of which word was left that they must never be used."""
+        with copying.tier_errors(self.root):
+            found = [path.relative_to(self.root) for path in self.root.rglob(f"*{VOID_SUFFIX}")]
+        return sorted(path.with_suffix("").as_posix() for path in found)
+
+    def forget_thrown_away(self, key: str) -> None:
+        """Remove the word that was left of a key."""
+        path = self.data_path(key).with_suffix(VOID_SUFFIX)
+        with copying.tier_errors(path):
+            opening.remove(path)
 
     def _put(self, key: str, write: Callable[[Path], int], record: Callable[[], Mapping[str, Any]]) -> int:
         data, commit = self.data_path(key), self._record_path(key)

@@ -1,0 +1,322 @@
+"""Which steps in a program's snapshot folder are whole? The second process looks, and writes each to the SSD as shards.
+
+What is half written is never taken for whole: a quiet period counts only while the ranks that write there live, or
+when they have ended well; a step is listed again once it has been read; and one that changes after it was sealed is
+thrown away and named. Every rank of a folder gets a shard, the first of them with the files in it.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reliability.agent import program_folder, program_listing, program_shards
+from reliability.agent.clock import steady
+from reliability.agent.jobrecord import JobRecord
+from reliability.agent.lane import say, where_is, with_drain
+from reliability.agent.program_folder import Attempt, Known, ProgramFolder
+from reliability.agent.program_listing import ChangedStep, Listing, UnfitStep
+from reliability.domain import program_folders
+from reliability.domain.program_folders import FolderRule, SealedBy
+from reliability.domain.snapshots import Tier
+from reliability.errors import CopyMissing, TierError, TierFull
+from reliability.tiers import copying
+from reliability.tiers.directory import DirectoryTier
+from reliability.tiers.shards import Shard
+from reliability.trainer import layout
+
+LOOK_S = 0.25
+STILL_S = 0.2
+SELDOM_S = 10.0
+FRESH_S = 60.0
+SHARE_OF_TIME = 0.1
+MOST_NAMED = 10
+NO_STEP = "no_step_in_name"
+WITHOUT_STEPS = ("runs", "logs", "lightning_logs", "wandb", "README.md", "latest", "latest_checkpointed_iteration.txt")
+"""What frameworks put beside their steps by themselves."""
+
+
+@dataclass
+class _Seen:
+    """A step that is not sealed yet: since when it has looked like this, by a clock that nobody sets."""
+
+    stamp: str
+    since: float
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    place: str
+    ranks: tuple[int, ...]
+    step: int
+    listing: Listing
+
+    @property
+    def key(self) -> str:
+        return f"{self.place}/{self.listing.name}"
+
+
+class ProgramWatch:
+    """The snapshot folder of one job on this node."""
+
+    def __init__(self, *, ssd_dir: Path, memory_dir: Path, ssd: DirectoryTier, job: str) -> None:
+        self._folder = ProgramFolder.of(ssd_dir, job)
+        self._job_folder = memory_dir / job
+        self._ssd = ssd
+        self._job = job
+        self._attempt = Attempt()
+        self._known: dict[str, Known] | None = None
+        self._seen: dict[str, _Seen] = {}
+        self._checked_at: dict[str, float] = {}
+        self._sealed_at: dict[str, float] = {}
+        self._next_look = 0.0
+        self._looked_at: JobRecord | None = None
+
+    def is_done(self, record: JobRecord) -> bool:
+        """Return whether all that could be sealed of a job was, as its record now is."""
+        return record.snapshot_folder is None or self._looked_at == record
+
+    def look(self, record: JobRecord) -> list[Shard]:
+        """Seal one step if one is whole; return its shards on the SSD, none when there was nothing to do.
+
+        Raises TierError when the SSD cannot take it; it is tried again.
+        """
+        rule = program_folders.rule_of(record.snapshot_folder)
+        if rule is None or steady() < self._next_look:
+            return []
+        began = steady()
+        try:
+            return self._look(rule, record)
+        finally:
+            self._next_look = steady() + max(LOOK_S, (steady() - began) / SHARE_OF_TIME)
+
+    def _look(self, rule: FolderRule, record: JobRecord) -> list[Shard]:
+        attempt = self._folder.attempt()
+        if not attempt.ready:
+            return []
+        if attempt != self._attempt:
+            self._attempt, self._seen = attempt, {}
+        found = [each for each in self._candidates(rule, record) if not self._is_sealed(each)]
+        settling = [each for each in found if self._settles(each, rule, record)]
+        whole = [each for each in settling if self._is_whole(each, rule, record)]
+        if whole:
+            return self._seal_newest(whole)
+        if not settling:
+            self._looked_at = record
+        return []
+
+    def _seal_newest(self, whole: list[_Candidate]) -> list[Shard]:
+        newest = max(whole, key=lambda each: each.step)
+        try:
+            return self._seal(newest)
+        except ChangedStep:
+            self._seen.pop(newest.key, None)
+            return []
+
+    # What is there
+
+    def _candidates(self, rule: FolderRule, record: JobRecord) -> Iterator[_Candidate]:
+        for place, ranks in self._folder.places(rule, record.ranks).items():
+            for name in program_folder.names(self._folder.out / place):
+                if rule.is_unfinished(name) or f"{place}/{name}" in self._attempt.before:
+                    continue
+                step = rule.step_of(name)
+                if step is None:
+                    self._name_without_step(place, name, ranks[0])
+                elif self._due(f"{place}/{name}") and (listing := self._listed(place, name, step, ranks[0])):
+                    yield _Candidate(place, tuple(ranks), step, listing)
+
+    def _listed(self, place: str, name: str, step: int, rank: int) -> Listing | None:
+        try:
+            return program_listing.listed(self._folder.out / place, name)
+        except (FileNotFoundError, ChangedStep):
+            return None
+        except UnfitStep as error:
+            self._pass_over(f"{place}/{name}", step, rank, error)
+        except OSError as error:
+            with copying.tier_errors(self._folder.out / place / name):
+                raise error
+        return None
+
+    def _due(self, key: str) -> bool:
+        """Sealed steps are looked at again and again, those that were sealed long ago seldom."""
+        known = self._of_attempt().get(key)
+        if known is None:
+            return True
+        if known.why_not:
+            return False
+        pause_s = LOOK_S if steady() - self._sealed_at.get(key, 0.0) < FRESH_S else SELDOM_S
+        return steady() - self._checked_at.get(key, 0.0) >= pause_s
+
+    def _all_known(self) -> dict[str, Known]:
+        if self._known is None:
+            self._known = self._folder.known()
+        return self._known
+
+    def _is_sealed(self, found: _Candidate) -> bool:
+        """Whether a step was sealed, or a newer one was: then nobody wants it, and the program may be removing it."""
+        known = self._of_attempt()
+        if found.key in known:
+            self._check_again(found)
+            return True
+        newer = (each.step for key, each in known.items() if key.startswith(f"{found.place}/") and each.stamp)
+        return max(newer, default=-1) > found.step
+
+    def _of_attempt(self) -> dict[str, Known]:
+        return {key: each for key, each in self._all_known().items() if each.epoch == self._attempt.epoch}
+
+    def _settles(self, found: _Candidate, rule: FolderRule, record: JobRecord) -> bool:
+        """Whether a step may become whole with time alone; notes since when it has looked as it does."""
+        seen = self._seen.get(found.key)
+        if seen is None or seen.stamp != found.listing.stamp:
+            self._seen[found.key] = _Seen(found.listing.stamp, steady())
+        if not found.listing.files:
+            return False
+        if self._is_marked(found, rule) or self._ended_well(found.ranks, record):
+            return True
+        if rule.sealed_by is not SealedBy.QUIET:
+            return False
+        if not all(self._lives(rank, record) for rank in found.ranks):
+            del self._seen[found.key]  # it may have been killed while it wrote this
+            return False
+        return True
+
+    def _is_whole(self, found: _Candidate, rule: FolderRule, record: JobRecord) -> bool:
+        """Whether it has looked the same for long enough, also where the program says so: it may be removing it."""
+        told = self._is_marked(found, rule) or self._ended_well(found.ranks, record)
+        return steady() - self._seen[found.key].since >= (STILL_S if told else rule.quiet_s)
+
+    def _is_marked(self, found: _Candidate, rule: FolderRule) -> bool:
+        return rule.sealed_by is SealedBy.RENAME or self._has_marker(found, rule)
+
+    def _has_marker(self, found: _Candidate, rule: FolderRule) -> bool:
+        if found.listing.is_file:
+            return os.path.lexists(self._folder.out / found.place / f"{found.listing.name}.{rule.marker}")
+        return any(entry.path == rule.marker for entry in found.listing.files)
+
+    def _lives(self, rank: int, record: JobRecord) -> bool:
+        if rank in record.ended_well:
+            return True
+        same = record.training and record.started_epoch == self._attempt.epoch
+        return same and rank not in record.exits_reported and program_folder.is_alive(self._job_folder, rank)
+
+    def _ended_well(self, ranks: tuple[int, ...], record: JobRecord) -> bool:
+        return record.started_epoch == self._attempt.epoch and set(ranks) <= set(record.ended_well)
+
+    # What is done
+
+    def _seal(self, found: _Candidate) -> list[Shard]:
+        made = [Shard(self._attempt.epoch, found.step, rank) for rank in found.ranks]
+        twin = next((key for key, each in self._of_attempt().items() if self._is_twin(key, each, found)), None)
+        if twin is not None:
+            error = UnfitStep(f"{found.key} is step {found.step} as {twin} is, which was sealed already.")
+            self._pass_over(found.key, found.step, found.ranks[0], error)
+            return []
+        for shard in reversed(made):  # the one with the files last
+            self._put(shard, found, found.listing if shard is made[0] else None)
+        if self._folder.attempt() != self._attempt:
+            for shard in made:  # an attempt began meanwhile: whose step it was cannot be told
+                self._ssd.delete(shard.flat_key)
+            return []
+        self._note(found.key, Known(epoch=self._attempt.epoch, step=found.step, stamp=found.listing.stamp))
+        self._sealed_at[found.key] = self._checked_at[found.key] = steady()
+        self._seen.pop(found.key, None)
+        return made
+
+    def _is_twin(self, key: str, known: Known, found: _Candidate) -> bool:
+        return known.step == found.step and known.stamp != "" and key.startswith(f"{found.place}/")
+
+    def _put(self, shard: Shard, found: _Candidate, listing: Listing | None) -> None:
+        """Write one shard, unless an earlier life of this process did and only could not note it."""
+        stamp = found.listing.stamp
+        if self._put_before(shard, stamp):
+            return
+        taken_at = found.listing.written_at
+        head, size = program_shards.plan_of(
+            listing, job=self._job, shard=shard, generation=shard.step, taken_at=taken_at
+        )
+        self._check_room(size)
+        made: dict[str, Any] = {}
+
+        def write(target: Path) -> int:
+            place = self._folder.out / found.place
+            sealed = program_shards.write(target, head, size, place=place, listing=listing, owner=self._ssd.owner)
+            made.update(digest=sealed.digest, chunks=sealed.chunks, sums=sealed.sums)
+            return sealed.size_bytes
+
+        record = {
+            "job": self._job,
+            "epoch": shard.epoch,
+            "step": shard.step,
+            "rank": shard.rank,
+            "taken_at": taken_at,
+            "format": layout.FORMAT,
+            "program": {"name": found.key, "stamp": stamp},
+        }
+        # How long training stood still for it nobody saw; the drain counts from the last write of the program.
+        self._ssd.put_written(
+            shard.flat_key, write, lambda: {**with_drain({**record, "stall_s": 0.0}), **made, "stall_s": None}
+        )
+
+    def _put_before(self, shard: Shard, stamp: str) -> bool:
+        try:
+            program = self._ssd.record(shard.flat_key).get("program")
+        except CopyMissing:
+            return False
+        return isinstance(program, dict) and program.get("stamp") == stamp
+
+    def _check_room(self, size: int) -> None:
+        with copying.tier_errors(self._ssd.root):
+            space = os.statvfs(self._folder.root)
+        free = space.f_bavail * space.f_frsize
+        if free < size:
+            raise TierFull(f"No room for {size} bytes below {self._ssd.root}: {free} are free.")
+
+    def _check_again(self, found: _Candidate) -> None:
+        """A step that is not what was sealed any more was not whole then: it must never be restored."""
+        key, known = found.key, self._all_known()[found.key]
+        self._checked_at[key] = steady()
+        if known.stamp == found.listing.stamp or self._only_less(found, known):
+            return
+        message = f"{key} was changed after it was sealed as step {known.step}: that snapshot is thrown away."
+        hint = "Let the program write under another name and rename, write a marker, or choose a longer quiet_s."
+        for rank in found.ranks:
+            shard = Shard(known.epoch, known.step, rank)
+            self._ssd.throw_away(shard.flat_key)
+            body = {**where_is(shard), "tier": Tier.SSD, "code": "digest_mismatch", "message": message, "hint": hint}
+            say("snapshot_problem", self._job, body)
+        self._note(key, Known(epoch=known.epoch, step=known.step, stamp=known.stamp, why_not="changed"))
+
+    def _only_less(self, found: _Candidate, known: Known) -> bool:
+        """Whether the program is only removing it: all that is left is what was sealed."""
+        shard = Shard(known.epoch, known.step, found.ranks[0])
+        try:
+            sealed = program_shards.listing_of(self._ssd.data_path(shard.flat_key))
+        except TierError:
+            return True  # it is gone here, or the tier itself names it: the program's files say nothing about that
+        return not found.listing.changed_since(sealed)
+
+    def _pass_over(self, key: str, step: int, rank: int, error: TierError) -> None:
+        """Tell once why a step is none."""
+        if key in self._of_attempt():
+            return
+        where = where_is(Shard(self._attempt.epoch, step, rank))
+        say("snapshot_problem", self._job, {**where, "tier": Tier.SSD, **error.detail})
+        self._note(key, Known(epoch=self._attempt.epoch, step=step, why_not=error.code))
+
+    def _name_without_step(self, place: str, name: str, rank: int) -> None:
+        key = f"{place}/{name}"
+        told = [each for each in self._all_known().values() if each.why_not == NO_STEP]
+        if name in WITHOUT_STEPS or key in self._all_known() or len(told) >= MOST_NAMED:
+            return
+        message = f"{name} in the snapshot folder of rank {rank} names no step, so it is no snapshot."
+        hint = "Names like checkpoint-100 or step-100 do; a job may set snapshot_folder.pattern."
+        where = {"snapshot_epoch": self._attempt.epoch, "step": None, "rank": rank, "tier": Tier.SSD}
+        say("snapshot_problem", self._job, {**where, "code": NO_STEP, "message": message, "hint": hint})
+        self._note(key, Known(epoch=self._attempt.epoch, step=0, why_not=NO_STEP))
+
+    def _note(self, key: str, known: Known) -> None:
+        kept = {each: it for each, it in self._all_known().items() if it.why_not == NO_STEP} | self._of_attempt()
+        self._folder.keep_known({**kept, key: known})
+        self._known = {**kept, key: known}
