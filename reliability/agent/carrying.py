@@ -103,11 +103,13 @@ class Hands:
 
     def _restore(self, order: Order) -> Mapping[str, Any]:
         began = steady()
-        wanted = payloads.restore(order.payload)
+        wanted, program = payloads.restore(order.payload), payloads.program_restore(order.payload)
 
         def restore(part: LocalJob) -> list[dict[str, Any]]:
             part.stop(order.epoch, grace_s=0.0)
             ranks = restoring.restore(part.folder.memory, wanted, node=self._node, job=order.job)
+            if program is not None:
+                part.programs.bring(program, part.folder.memory)
             part.look()
             return ranks
 

@@ -26,11 +26,19 @@ class LocalJobs:
     """The parts of jobs on this node, by job name; adopted again after a restart of the agent."""
 
     def __init__(
-        self, *, node: str, runtime: Runtime, memory_dir: Path, jobs_dir: Path, report: Callable[..., None]
+        self,
+        *,
+        node: str,
+        runtime: Runtime,
+        memory_dir: Path,
+        ssd_dir: Path,
+        jobs_dir: Path,
+        report: Callable[..., None],
     ) -> None:
         self._node = node
         self._runtime = runtime
         self._memory_dir = memory_dir
+        self._ssd_dir = ssd_dir
         self._jobs_dir = jobs_dir
         self._report = report
         self._lock = threading.Lock()
@@ -197,6 +205,7 @@ class LocalJobs:
             node=self._node,
             runtime=self._runtime,
             memory_dir=self._memory_dir,
+            ssd_dir=self._ssd_dir,
             jobs_dir=self._jobs_dir,
             report=self._report,
         )

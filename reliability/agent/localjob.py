@@ -21,12 +21,12 @@ from reliability.agent.folder import JobFolder
 from reliability.agent.hints import HintSocket
 from reliability.agent.jobrecord import JobRecord
 from reliability.agent.payloads import ContainerPlan, StartPlan
+from reliability.agent.program_part import Environment, ProgramPart
 from reliability.agent.rankfiles import RankFiles, snapshot_problem
 from reliability.errors import RuntimeFailure, StaleEpoch
 from reliability.ports import Runtime
 
-ANSWER_LIMIT_S = 2.0  # for a launcher to begin what it was told; then it counts as hung
-KILL_LIMIT_S = 2.0
+ANSWER_LIMIT_S = KILL_LIMIT_S = 2.0  # for a launcher to begin what it was told; then it counts as hung
 
 log = logging.getLogger("stepkeeper.agent")
 
@@ -41,13 +41,16 @@ class LocalJob:
         node: str,
         runtime: Runtime,
         memory_dir: Path,
+        ssd_dir: Path,
         jobs_dir: Path,
         report: Callable[..., None],
     ) -> None:
         self.record = record
         self.folder = JobFolder(memory_dir / record.job)
         self.folder.make()
-        self.container = JobContainer(runtime, job=record.job, node=node, folder=self.folder.root)
+        self.programs = ProgramPart(ssd_dir, record.job)
+        out = self.programs.folder.out
+        self.container = JobContainer(runtime, job=record.job, node=node, folder=self.folder.root, programs=out)
         self.begun = 0
         """How often a container or an attempt began here: who saw another number has seen another situation."""
         self.made_at = steady()
@@ -136,6 +139,7 @@ class LocalJob:
         with self.orders:
             self._check(attempt)
             self.record.released = self.record.adopted = False
+            self.programs.make(plan)
             self._ensure_container(plan, epoch=epoch, slot=slot)
         self._wait(lambda: self.folder.ready() is not None, attempt, limit_s, "The launcher did not get ready")
         return digest
@@ -190,7 +194,9 @@ class LocalJob:
         if not (self.container.up and self.folder.ready()):
             self.prepare(plan.container, epoch=epoch, slot=plan.slot, limit_s=limit_s, attempt=epoch)
         with self.orders:
-            self._begin(plan, epoch)
+            self._check(epoch)
+            programs = self.programs.begin(plan, epoch, inside=self.container.programs_inside)
+            self._begin(plan, epoch, programs)
         ranks = {place.rank for place in plan.ranks}
         self._wait(
             lambda: set(self.folder.pids(epoch) or ()) >= ranks, epoch, end - steady(), "The launcher started no ranks"
@@ -264,7 +270,7 @@ class LocalJob:
             self.report("rank_exit", {"rank": rank, **how, "last_step": self.files.last_step(rank)})
         self.report("finding", {"code": "agent-silent", "rank": None, "evidence": why, "count": 1})
 
-    def _begin(self, plan: StartPlan, epoch: int) -> None:
+    def _begin(self, plan: StartPlan, epoch: int, programs: Environment) -> None:
         """Tell the launcher of the attempt. The record comes first: a run nobody remembers would be taken for another.
 
         Asked again while its ranks run, an attempt that this record saw begin is left as it is.
@@ -280,22 +286,15 @@ class LocalJob:
                 raise EpochTaken(f"Epoch {epoch} of {record.job} was started here before.")
             record.slot, record.lease_rule = plan.slot, plan.lease_rule
             record.storage_dir, record.job_key, record.world_size = plan.storage_dir, plan.job_key, plan.world_size
+            record.snapshot_folder = plan.container.snapshot_folder
             record.begin(epoch, [place.rank for place in plan.ranks], plan.restore)
             self.begun += 1
             self.files.begin()
             self.save()
             standing.write_period(self.folder, version=plan.plan_version, plan=plan.period_plan)
-            self._write_lease()
-            inside = self.container.folder_inside
-            self.folder.write_epoch(epoch, attempts.order_of(plan, job=record.job, epoch=epoch, inside=inside))
-
-    def _write_lease(self) -> None:
-        """An old lease must not end new ranks; until the next renewal none may be there at all."""
-        if self._lease is None:
-            standing.forget_lease(self.folder)
-        else:
-            until, lease_s = self._lease
-            standing.write_lease(self.folder, until=until, lease_s=lease_s, rule=self.record.lease_rule)
+            standing.begin_lease(self.folder, self._lease, rule=record.lease_rule)
+            where = {"inside": self.container.folder_inside, "programs": programs}
+            self.folder.write_epoch(epoch, attempts.order_of(plan, job=record.job, epoch=epoch, **where))
 
     def _ensure_container(self, plan: ContainerPlan, *, epoch: int, slot: int | None) -> None:
         if self.container.running() is None:

@@ -76,6 +76,7 @@ class AgentNode:
             node=config.name,
             runtime=runtime,
             memory_dir=config.memory_dir,
+            ssd_dir=config.ssd_dir,
             jobs_dir=jobs_dir,
             report=self._reporter.report,
         )

@@ -124,6 +124,8 @@ class RankFiles:
             }
             self._report("rank_exit", {"rank": rank, **how, "last_step": self.last_step(rank)})
             self._record.exits_reported.append(rank)
+            if how["exit_code"] == 0:
+                self._record.ended_well.append(rank)
             self._changed = True
             reasons += filter(None, [str(ended.get("reason") or "")[:TAIL_CHARACTERS]])
         if reasons:  # the launcher ended them because the lease ran out, as the agent itself would have

@@ -18,6 +18,7 @@ from reliability.agent.floors import Floors
 from reliability.agent.jobrecord import JobRecord
 from reliability.agent.lane import Lane, say, with_drain
 from reliability.agent.mover import Mover, run
+from reliability.agent.program_watch import ProgramWatch
 from reliability.agent.sealer import Sealer
 from reliability.domain.snapshots import Tier
 from reliability.errors import CopyMissing, TierConflict, TierError
@@ -35,11 +36,32 @@ class SsdLane(Lane):
     tier = Tier.SSD
     keep = KEEP_ON_SSD
 
-    def __init__(self, record: JobRecord, source: DirectoryTier, target: DirectoryTier, sealer: Sealer) -> None:
+    def __init__(
+        self,
+        record: JobRecord,
+        source: DirectoryTier,
+        target: DirectoryTier,
+        sealer: Sealer,
+        programs: ProgramWatch | None = None,
+    ) -> None:
         super().__init__(record, source, target)
+        self._programs = programs
         self._ssd = target
         self._sealer = sealer
         self._generations: dict[tuple[int, int], int] = {}
+
+    def run(self, now: float) -> bool:
+        """Copy as every lane does; a program's last step may be waited for when all else is settled."""
+        copied = super().run(now)
+        if self._programs is not None and not self._programs.is_done(self.record):
+            self.settled = False
+        return copied
+
+    def _copy_newest(self) -> bool:
+        sealed = self._programs.look(self.record) if self._programs is not None else []
+        for shard in sealed:
+            self._tell_copy(shard)
+        return super()._copy_newest() or bool(sealed)
 
     def _take_up(self) -> None:
         """Before anything on the SSD is believed: what another job of this name left there is set aside."""
@@ -144,7 +166,8 @@ class SsdMover(Mover):
         """Return the lane of a job."""
         memory = DirectoryTier(self.options.memory_dir / record.job / "mem")
         ssd = DirectoryTier(self.options.ssd_dir / record.job, owner=self.options.node, private=True)
-        return SsdLane(record, memory, ssd, self.sealer)
+        folders = {"ssd_dir": self.options.ssd_dir, "memory_dir": self.options.memory_dir}
+        return SsdLane(record, memory, ssd, self.sealer, ProgramWatch(**folders, ssd=ssd, job=record.job))
 
 
 if __name__ == "__main__":

@@ -11,13 +11,13 @@ from typing import Any
 
 from reliability.agent.floors import Floors
 from reliability.agent.jobrecord import JobRecord
-from reliability.agent.lane import REPEAT_PROBLEM_S, Lane, say
+from reliability.agent.lane import REPEAT_PROBLEM_S, Lane, say, where_is
 from reliability.agent.mover import Mover, run
 from reliability.agent.passed_over import PassedOver
 from reliability.domain.snapshots import Tier
-from reliability.errors import InvalidInput
+from reliability.errors import DigestMismatch, InvalidInput
 from reliability.ports import TierStore
-from reliability.tiers import choosing
+from reliability.tiers import choosing, shards
 from reliability.tiers.directory import DirectoryTier
 from reliability.tiers.shards import Shard
 
@@ -97,6 +97,21 @@ class StorageLane(Lane):
         own = set(self.record.ranks)
         return {(shard.epoch, shard.step) for shard in self._shards(self.target) if shard.rank not in own}
 
+    def _copy_newest(self) -> bool:
+        self._throw_away()
+        return super()._copy_newest()
+
+    def _throw_away(self) -> None:
+        """What turned out not to be whole after it was sealed goes from storage too."""
+        for key in self.source.thrown_away():
+            shard = shards.parse(key)
+            if shard is not None:
+                self.target.delete(self.stored_as(shard))
+                if shard in self._told:
+                    error = DigestMismatch(f"{key} was thrown away: it was not whole when it was sealed.")
+                    say("snapshot_problem", self.record.job, {**where_is(shard), "tier": self.tier, **error.detail})
+            self.source.forget_thrown_away(key)
+
     def _copy(self, shard: Shard) -> bool:
         self._sweep_given_up()
         self._note_starts()
@@ -104,6 +119,8 @@ class StorageLane(Lane):
         self._cut_off.add(shard)
         with self._passed_over.watching():
             copied = super()._copy(shard)
+        if copied and shard.flat_key in self.source.thrown_away():
+            return False  # it is removed before it was told
         if copied:
             self._cut_off.discard(shard)
             self._passed_over.stored(shard, time.monotonic() - began)
