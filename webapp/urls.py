@@ -5,7 +5,7 @@ from django.contrib.auth import views as auth
 from django.urls import URLPattern, URLResolver, include, path
 
 from reliability.api.health import healthz
-from reliability.views import errors, failovers, jobs, nodes, overview, planner, reports, sign_in
+from reliability.views import errors, failovers, jobs, nodes, overview, planner, reports, sign_in, snapshots
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", overview.overview, name="overview"),
@@ -15,6 +15,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("jobs/<slug:name>/", jobs.job, name="job"),
     path("jobs/<slug:name>/drill/", jobs.drill, name="job-drill"),
     path("jobs/<slug:name>/propose/", jobs.propose, name="job-propose"),
+    path("jobs/<slug:name>/snapshots/", snapshots.job_ledger, name="job-snapshots"),
     path("jobs/<slug:name>/start/", jobs.start, name="job-start"),
     path("jobs/<slug:name>/stop/", jobs.stop, name="job-stop"),
     path("nodes/", nodes.node_list, name="nodes"),
@@ -30,7 +31,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("failovers/<int:pk>/approve/", failovers.approve, name="failover-approve"),
     path("failovers/<int:pk>/reject/", failovers.reject, name="failover-reject"),
     path("failovers/<int:pk>/cancel/", failovers.cancel, name="failover-cancel"),
-    path("snapshots/", jobs.snapshots, name="snapshots"),
+    path("snapshots/", snapshots.over_jobs, name="snapshots"),
+    path("snapshots/<int:pk>/", snapshots.snapshot, name="snapshot"),
     path("planner/", planner.plan, name="planner"),
     path("planner/simulation/", planner.simulation, name="planner-simulation"),
     path("planner/csv/<slug:figure>/", planner.figure_csv, name="planner-csv"),

@@ -4,7 +4,10 @@ from reliability.models.jobs import Epoch, Job, Rank, Slot
 from reliability.models.nodes import Hold, Lease, Node, Report, ServiceBeat, Validation
 from reliability.models.plans import AutoPlan, Plan
 from reliability.models.recoveries import Drill, Failover, FailoverEvent, Finding, Incident, OrderRecord
-from reliability.models.snapshots import Snapshot, SnapshotCopy
+from reliability.models.retention import PlannedRemoval, RetentionRule
+from reliability.models.rooms import Room
+from reliability.models.snapshots import Snapshot, SnapshotCopy, SnapshotEvent, SnapshotTier
+from reliability.models.trials import TrialRestore, TrialSchedule
 
 __all__ = [
     "AutoPlan",
@@ -20,11 +23,18 @@ __all__ = [
     "Node",
     "OrderRecord",
     "Plan",
+    "PlannedRemoval",
     "Rank",
     "Report",
+    "RetentionRule",
+    "Room",
     "ServiceBeat",
     "Slot",
     "Snapshot",
     "SnapshotCopy",
+    "SnapshotEvent",
+    "SnapshotTier",
+    "TrialRestore",
+    "TrialSchedule",
     "Validation",
 ]

@@ -41,6 +41,12 @@ class Job(models.Model):
     mounts = models.JSONField(
         default=list, blank=True, help_text="[{source, target, read_only}]: folders of the node that the container sees"
     )
+    snapshot_folder = models.JSONField(
+        null=True,
+        blank=True,
+        default=None,
+        help_text="{of, sealed_by, quiet_s, marker, pattern}: how what the program writes itself is read; null: it does not",
+    )
     resources = models.JSONField(default=dict, blank=True, help_text="memory_bytes, cpus, shm_bytes; 0 means no limit")
     storage_dir = models.CharField(max_length=255)
     master_port = models.PositiveIntegerField(default=29500)
@@ -56,6 +62,12 @@ class Job(models.Model):
     )
     storage_step = models.PositiveBigIntegerField(
         null=True, blank=True, help_text="newest step of the current line that is complete on storage"
+    )
+    warn_full_within_s = models.FloatField(
+        null=True, blank=True, help_text="Warn when a tier would be full so soon; empty: the setting of all jobs."
+    )
+    warn_free_share = models.FloatField(
+        null=True, blank=True, help_text="Warn when less than this share of a tier is free; empty: the setting."
     )
     created_at = models.DateTimeField()
     start_asked_at = models.DateTimeField(null=True, blank=True, help_text="when a person asked for its start")

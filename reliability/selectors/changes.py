@@ -20,6 +20,7 @@ from reliability.models import (
     Report,
     Slot,
     SnapshotCopy,
+    SnapshotEvent,
     Validation,
 )
 
@@ -66,7 +67,8 @@ def _jobs(parts: _Parts) -> None:
         parts.add("job", job, rank, state)
     for job, index, node in Slot.objects.values_list("job_id", "index", "node_id"):
         parts.add("job", job, index, node)
-    for model, owner in ((SnapshotCopy, "snapshot__job_id"), (Plan, "job_id"), (Incident, "job_id")):
+    ledger = ((SnapshotCopy, "snapshot__job_id"), (SnapshotEvent, "snapshot__job_id"))
+    for model, owner in (*ledger, (Plan, "job_id"), (Incident, "job_id")):
         for owner_id, newest in _newest(model, owner).items():
             parts.add("job", owner_id, model.__name__, newest)
     for job, key, state in Drill.objects.order_by("-pk").values_list("job_id", "pk", "state")[:RECENT_ROWS]:

@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Count, Min, Q, QuerySet
+from django.db.models import Q, QuerySet
 
 from reliability.domain import goodput
 from reliability.domain.failover import OPEN, Event, State
-from reliability.domain.snapshots import CopyState, EpochStart, SnapshotId, Tier, lineage_ceilings
+from reliability.domain.snapshots import EpochStart, SnapshotId, lineage_ceilings
 from reliability.domain.standby import Verdict
 from reliability.models import (
     Epoch,
@@ -22,7 +22,7 @@ from reliability.models import (
     ServiceBeat,
     Slot,
     Snapshot,
-    SnapshotCopy,
+    SnapshotTier,
     Validation,
 )
 
@@ -126,21 +126,21 @@ def distrusted(job: Job) -> set[SnapshotId]:
     return {SnapshotId(epoch, step) for epoch, step in rows}
 
 
-def complete_snapshots(
-    job: Job,
-    *,
-    tier: str | None = None,
-    states: Iterable[str] = (CopyState.COMMITTED,),
-    limit: int = NEWEST_COMPLETE,
-) -> list[SnapshotId]:
+def complete_snapshots(job: Job, *, tier: str | None = None, limit: int = NEWEST_COMPLETE) -> list[SnapshotId]:
     """Return the snapshots of the current line of which every rank has a copy (on that tier): the newest."""
-    which = Q(copies__state__in=list(states))
-    if tier is not None:
-        which &= Q(copies__tier=tier)
-    rows = Snapshot.objects.filter(in_line(job), job=job)
-    rows = rows.annotate(held=Count("copies__rank", filter=which, distinct=True)).filter(held=job.world_size)
+    rows: QuerySet[Snapshot] | QuerySet[SnapshotTier]
+    if tier is None:
+        rows = Snapshot.objects.filter(in_line(job), job=job, held=job.world_size)
+    else:
+        rows = SnapshotTier.objects.filter(in_line(job), job=job, tier=tier, ranks=job.world_size)
     newest = rows.order_by("-step", "-epoch").values_list("epoch", "step")[:limit]
     return [SnapshotId(epoch, step) for epoch, step in newest]
+
+
+def once_complete(job: Job, *, tier: str) -> bool:
+    """Return whether a snapshot of the current line was ever complete on that tier, whatever became of it."""
+    rows = SnapshotTier.objects.filter(in_line(job), job=job, tier=tier, ever__gte=job.world_size)
+    return rows.exists()
 
 
 def newest_step_reached(job: Job) -> int | None:
@@ -158,25 +158,8 @@ def newest_step_reached(job: Job) -> int | None:
 
 def newest_complete_step(job: Job) -> int | None:
     """Return the newest step of the current line of which every rank has a copy somewhere."""
-    found = complete_snapshots(job)
+    found = complete_snapshots(job, limit=1)
     return found[0].step if found else None
-
-
-def snapshot_ages(job: Job) -> dict[str, dict[str, Any] | None]:
-    """Return for each tier the newest complete step and when its last shard was committed, None for none."""
-    ages: dict[str, dict[str, Any] | None] = {}
-    for tier in Tier:
-        found = complete_snapshots(job, tier=tier)
-        ages[tier.value] = _completed(job, found[0], tier) if found else None
-    return ages
-
-
-def _completed(job: Job, snapshot: SnapshotId, tier: Tier) -> dict[str, Any]:
-    rows = SnapshotCopy.objects.filter(
-        snapshot__job=job, snapshot__epoch=snapshot.epoch, snapshot__step=snapshot.step, tier=tier
-    )
-    first_of_rank = rows.values("rank").annotate(at=Min("committed_at")).values_list("at", flat=True)
-    return {"step": snapshot.step, "epoch": snapshot.epoch, "complete_at": max(first_of_rank)}
 
 
 def validation_of(node: Node, *, since: datetime | None = None) -> tuple[Verdict | None, datetime | None]:

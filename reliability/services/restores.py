@@ -11,7 +11,7 @@ from reliability import conf
 from reliability.domain import restore
 from reliability.domain.orders import OrderKind
 from reliability.domain.restore import RestorePoint
-from reliability.domain.snapshots import Copy, CopyState, SnapshotId, Tier
+from reliability.domain.snapshots import Copy, SnapshotId, Tier
 from reliability.errors import NoRestorePoint
 from reliability.models import Epoch, Failover, Job, Node, OrderRecord, Slot
 from reliability.selectors import core, ledger
@@ -26,7 +26,7 @@ def point(job: Job, *, placement: Mapping[int, str], lost: Sequence[str], before
     try:
         return _choose(job, ledger.copies_of(job, before=before), placement, lost, before)
     except NoRestorePoint:
-        if core.complete_snapshots(job, tier=Tier.STORAGE, states=CopyState):
+        if core.once_complete(job, tier=Tier.STORAGE):
             raise
         return None
 
@@ -35,8 +35,7 @@ def sources_of(
     job: Job, snapshot: SnapshotId, *, placement: Mapping[int, str], lost: Sequence[str], before: int
 ) -> RestorePoint:
     """Return where each rank reads a snapshot that was chosen before. Raises NoRestorePoint when one cannot."""
-    copies = [copy for copy in ledger.copies_of(job, before=before) if copy.snapshot == snapshot]
-    return _choose(job, copies, placement, lost, before)
+    return _choose(job, ledger.copies_of_one(job, snapshot), placement, lost, before)
 
 
 def _choose(
@@ -102,12 +101,14 @@ def _sources(copies: Iterable[Copy]) -> list[dict[str, Any]]:
 
 
 def mark_skipped(job: Job, order: OrderRecord, snapshot: SnapshotId) -> None:
-    """A copy that was passed over for a slower one was no good either."""
-    if not orders.succeeded(order):
+    """A copy that was passed over for a slower one was no good either; the one that was used was read whole."""
+    if not orders.succeeded(order) or order.kind != OrderKind.RESTORE:
         return
-    for each in (order.result.get("result") or {}).get("ranks") or []:
-        problems = [{**skip, "rank": each.get("rank")} for skip in each.get("skipped") or []]
-        snapshots.mark_bad(job, snapshot, problems, node=order.node)
+    brought = (order.result.get("result") or {}).get("ranks") or []
+    for each in brought:
+        _mark(job, order, snapshot, [{**skip, "rank": each.get("rank")} for skip in each.get("skipped") or []])
+    own = [each for each in brought if isinstance(each.get("rank"), int) and not each.get("from")]
+    snapshots.mark_read(job, snapshot, [(each["rank"], str(each.get("tier"))) for each in own], node=order.node)
 
 
 def mark_failed(job: Job, order: OrderRecord, snapshot: SnapshotId) -> int:

@@ -4,20 +4,27 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Count, Q
+from django.db import transaction
+from django.db.models import Q, QuerySet
 
+from reliability.domain.ledger import NEWEST_SLOTS, Standing
 from reliability.domain.orders import OrderKind
 from reliability.domain.snapshots import CopyState, SnapshotId, Tier, in_lineage, lineage_ceilings
 from reliability.errors import InvalidInput
 from reliability.models import Job, Node, OrderRecord, Rank, Snapshot, SnapshotCopy
 from reliability.selectors import core
-from reliability.services import dispatch
+from reliability.services import clock, dispatch, snapshot_events, snapshot_tally
+from reliability.services.snapshot_events import Move
 from reliability.tiers import choosing
 
 STATE_OF_PROBLEM = {"digest_mismatch": CopyState.CORRUPT, "corrupt": CopyState.CORRUPT}
 """What a copy that could not be used becomes, by error code; every other code means that it is lost."""
 
-FLOOR_LOOKS_AT = 100
+LOOKS_BACK = 8
+"""So many of the newest copies of a rank in memory are looked at when one more is written."""
+
+READ_FROM = {Tier.SSD: Tier.MEMORY, Tier.STORAGE: Tier.SSD}
+"""Where the mover that brought a copy to a tier read it, whole and with its digest."""
 
 NO_FAULT_OF_THE_COPY = frozenset({"tier_unreachable", "tier_full", "tier_conflict", "timeout"})
 """Errors after which the same copy may well be read later."""
@@ -43,15 +50,72 @@ def record_copy(job: Job, node: Node, body: Mapping[str, Any], *, at: datetime) 
     brought_back = snapshot.epoch < job.epoch and tier is not Tier.STORAGE
     if copy.state == CopyState.CORRUPT and copy.digest == body["digest"] and not brought_back:
         return copy  # the same message again: what was found out since stands
-    copy.path, copy.size_bytes, copy.digest = body["path"], body["size_bytes"], body["digest"]
-    copy.state, copy.committed_at = CopyState.COMMITTED, at
-    if not brought_back:  # a restore verifies and writes: neither is what a save costs
-        copy.stall_s, copy.drain_s = body["stall_s"], body["drain_s"]
-    copy.save()
-    if tier is Tier.STORAGE:
-        raise_storage_step(job, snapshot)
+    with transaction.atomic():
+        _commit(copy, body, at=at, costs=not brought_back)
+        if not brought_back:
+            _read_below(copy, node, at=at)
+        gone = _written_over(job, copy, at=at) if tier is Tier.MEMORY else []
+        snapshot_tally.recount([snapshot.pk, *gone])
+        if tier is Tier.STORAGE:
+            raise_storage_step(job, snapshot)
     dispatch.changed(f"job:{job.pk}", "overview")
     return copy
+
+
+def _commit(copy: SnapshotCopy, body: Mapping[str, Any], *, at: datetime, costs: bool) -> None:
+    """Write the copy as it was reported. A restore verifies and writes: neither is what a save costs."""
+    if copy.digest != body["digest"] or copy.state != CopyState.COMMITTED:
+        copy.verified_at = copy.trial_restored_at = None
+    again = copy.pk is not None and copy.state != CopyState.COMMITTED
+    copy.path, copy.size_bytes, copy.digest = body["path"], body["size_bytes"], body["digest"]
+    copy.state, copy.committed_at, copy.problem = CopyState.COMMITTED, at, ""
+    if costs:
+        copy.stall_s, copy.drain_s = body["stall_s"], body["drain_s"]
+        copy.superseded = min(body.get("superseded") or 0, 2**31 - 1)
+    else:
+        copy.verified_at = at  # a restore brought it here and compared its digest
+    copy.changed_at = at if again else copy.changed_at
+    copy.save()
+
+
+def _read_below(copy: SnapshotCopy, node: Node, *, at: datetime) -> None:
+    """Whoever wrote this copy has read the one on the tier before it whole, and found the same digest."""
+    below = READ_FROM.get(Tier(copy.tier))
+    SnapshotCopy.objects.filter(
+        snapshot=copy.snapshot_id,
+        rank=copy.rank,
+        tier=below,
+        node=node,
+        digest=copy.digest,
+        state=CopyState.COMMITTED,
+        verified_at=None,
+    ).update(verified_at=at)
+
+
+def _written_over(job: Job, copy: SnapshotCopy, *, at: datetime) -> list[int]:
+    """Note which of the rank's older shards in this node's memory cannot be there any more.
+
+    A rank has NEWEST_SLOTS slots at most, and the newest of the line that goes on stays until a newer one is whole;
+    so a shard is gone once so many newer ones of that line are. Returns the snapshots concerned.
+    """
+    same = SnapshotCopy.objects.filter(node=copy.node_id, tier=Tier.MEMORY, rank=copy.rank, state=CopyState.COMMITTED)
+    rows = list(
+        same.filter(snapshot__job=job)
+        .order_by("-pk")
+        .values_list("snapshot__epoch", "snapshot__step", "pk", "snapshot_id")[:LOOKS_BACK]
+    )
+    if len(rows) <= NEWEST_SLOTS:
+        return []
+    ceilings = lineage_ceilings(core.epoch_starts(job))
+    gone, newer = [], 0
+    for epoch, step, pk, snapshot in sorted(rows, reverse=True):
+        if newer >= NEWEST_SLOTS:
+            gone.append((pk, snapshot))
+        newer += in_lineage(SnapshotId(epoch, step), ceilings)
+    SnapshotCopy.objects.filter(pk__in=[pk for pk, _ in gone]).update(
+        state=CopyState.DELETED, changed_at=at, problem="Its slot in memory was used again."
+    )
+    return [snapshot for _, snapshot in gone]
 
 
 def _check_address(job: Job, path: str) -> None:
@@ -63,10 +127,9 @@ def _check_address(job: Job, path: str) -> None:
 
 def raise_storage_step(job: Job, snapshot: Snapshot) -> None:
     """Note the newest step that is complete on storage, once this snapshot is."""
-    held = SnapshotCopy.objects.filter(snapshot=snapshot, tier=Tier.STORAGE, state=CopyState.COMMITTED)
-    if held.values("rank").distinct().count() < job.world_size:
+    if not snapshot.tiers.filter(tier=Tier.STORAGE, ranks__gte=job.world_size).exists():
         return
-    found = core.complete_snapshots(job, tier=Tier.STORAGE)
+    found = core.complete_snapshots(job, tier=Tier.STORAGE, limit=1)
     if found:
         Job.objects.filter(pk=job.pk).update(storage_step=found[0].step)
 
@@ -74,21 +137,14 @@ def raise_storage_step(job: Job, snapshot: Snapshot) -> None:
 def local_floors(jobs: Iterable[Job]) -> dict[str, int]:
     """Return for each job the newest step of its line of which every rank has a copy on an SSD or on storage.
 
-    A job without such a step is left out. Looks only at the newest snapshots: every heartbeat asks for this.
+    A job without such a step is left out. Every heartbeat asks for this: two small queries a job.
     """
     floors = {}
     for job in jobs:
-        rows = Snapshot.objects.filter(job=job, distrusted=False).order_by("-step", "-epoch")
-        ceilings = lineage_ceilings(core.epoch_starts(job))
-        newest = rows.values_list("pk", "epoch", "step")[:FLOOR_LOOKS_AT]
-        in_line = {pk: step for pk, epoch, step in newest if in_lineage(SnapshotId(epoch, step), ceilings)}
-        held = SnapshotCopy.objects.filter(
-            snapshot__in=in_line, tier__in=(Tier.SSD, Tier.STORAGE), state=CopyState.COMMITTED
-        )
-        ranks = held.values_list("snapshot").annotate(ranks=Count("rank", distinct=True))
-        steps = [in_line[pk] for pk, count in ranks if count >= job.world_size]
-        if steps:
-            floors[job.name] = max(steps)
+        rows = Snapshot.objects.filter(core.in_line(job), job=job, distrusted=False, durable=job.world_size)
+        step = rows.order_by("-step", "-epoch").values_list("step", flat=True).first()
+        if step is not None:
+            floors[job.name] = step
     return floors
 
 
@@ -103,28 +159,30 @@ def mark_bad(job: Job, snapshot: SnapshotId, problems: Iterable[Mapping[str, Any
 
     Of shared storage only a node is believed that has a part in the job or was told to restore from there.
     """
-    marked, believed = 0, _may_judge_storage(job, node)
-    for problem in problems:
-        code = str(problem.get("code", ""))
-        if code in NO_FAULT_OF_THE_COPY or problem.get("rank") is None:
-            continue
-        tier = str(problem.get("tier", ""))
-        if tier == Tier.STORAGE and not believed:
-            continue
-        copies = SnapshotCopy.objects.filter(
-            snapshot__job=job,
-            snapshot__epoch=snapshot.epoch,
-            snapshot__step=snapshot.step,
-            rank=problem["rank"],
-            tier=tier,
-            state=CopyState.COMMITTED,
-        )
-        if tier != Tier.STORAGE:
-            copies = copies.filter(node=node)
-        marked += copies.update(state=STATE_OF_PROBLEM.get(code, CopyState.LOST))
-    if marked:
-        _recompute_storage_step(job)
+    marked, believed, at = 0, _may_judge_storage(job, node), clock.now()
+    with transaction.atomic():
+        for problem in problems:
+            code, tier = str(problem.get("code", "")), str(problem.get("tier", ""))
+            if code in NO_FAULT_OF_THE_COPY or problem.get("rank") is None or (tier == Tier.STORAGE and not believed):
+                continue
+            target = STATE_OF_PROBLEM.get(code, CopyState.LOST)
+            copies = _copies_of(job, snapshot).filter(rank=problem["rank"], tier=tier)
+            copies = copies if tier == Tier.STORAGE else copies.filter(node=node)
+            sentence = f"{node.name} could not use it: {snapshot_events.told(problem)}"
+            marked += snapshot_events.move(copies, Move(target=target, at=at, sentence=sentence))
+        if marked:
+            _recompute_storage_step(job)
     return marked
+
+
+def mark_read(job: Job, snapshot: SnapshotId, read: Iterable[tuple[int, str]], *, node: Node) -> int:
+    """A restore read these (rank, tier) whole and compared the digests; returns how many copies that is news of."""
+    sentence = f"A restore on {node.name} read it whole, and its digest was right."
+    return snapshot_events.mark_read(job, snapshot, read, node=node, at=clock.now(), sentence=sentence)
+
+
+def _copies_of(job: Job, snapshot: SnapshotId) -> QuerySet[SnapshotCopy]:
+    return SnapshotCopy.objects.filter(snapshot__job=job, snapshot__epoch=snapshot.epoch, snapshot__step=snapshot.step)
 
 
 def _may_judge_storage(job: Job, node: Node) -> bool:
@@ -135,29 +193,47 @@ def _may_judge_storage(job: Job, node: Node) -> bool:
 
 def _recompute_storage_step(job: Job) -> None:
     """A step that is not complete on storage any more must not let agents clear older ones away."""
-    found = core.complete_snapshots(job, tier=Tier.STORAGE)
+    found = core.complete_snapshots(job, tier=Tier.STORAGE, limit=1)
     lower_storage_step(job, found[0].step if found else None)
 
 
-def note_removed(job: Job, snapshot: SnapshotId) -> int:
-    """A person removed a snapshot from storage; returns how many copies that were."""
-    copies = SnapshotCopy.objects.filter(
-        snapshot__job=job, snapshot__epoch=snapshot.epoch, snapshot__step=snapshot.step, tier=Tier.STORAGE
-    )
-    removed = copies.update(state=CopyState.DELETED)
-    _recompute_storage_step(job)
+def note_removed(
+    job: Job,
+    snapshot: SnapshotId,
+    *,
+    tier: Tier = Tier.STORAGE,
+    node: Node | None = None,
+    ranks: Iterable[int] | None = None,
+    reason: str = "It was removed to make room.",
+) -> int:
+    """Copies were cleared away on purpose; returns how many that is news of.
+
+    `node` is that of a local tier; without `ranks` all of them. What was corrupt or lost there is gone as well.
+    """
+    copies = _copies_of(job, snapshot).filter(tier=tier)
+    copies = copies if tier is Tier.STORAGE else copies.filter(node=node)
+    copies = copies if ranks is None else copies.filter(rank__in=list(ranks))
+    with transaction.atomic():
+        removed = sum(
+            snapshot_events.move(copies, Move(target=CopyState.DELETED, at=clock.now(), sentence=reason, source=source))
+            for source in (CopyState.COMMITTED, CopyState.CORRUPT, CopyState.LOST)
+        )
+        _recompute_storage_step(job)
     dispatch.changed(f"job:{job.pk}", "overview")
     return removed
 
 
 def distrust(job: Job, snapshot: SnapshotId, *, reason: str) -> None:
     """Never restore this snapshot again."""
-    Snapshot.objects.filter(job=job, epoch=snapshot.epoch, step=snapshot.step).update(
-        distrusted=True, distrust_reason=reason
-    )
+    with transaction.atomic():
+        rows = Snapshot.objects.filter(job=job, epoch=snapshot.epoch, step=snapshot.step, distrusted=False)
+        for row in rows:
+            snapshot_events.keep(row, Standing.ABANDONED, at=clock.now(), sentence=f"Distrusted: {reason}")
+        rows.update(distrusted=True, distrust_reason=reason)
 
 
 def lose_local_copies(node: Node, job: Job, tiers: Iterable[str]) -> int:
     """Note that what lay on tiers of a node is gone (it lost power, or its container was removed)."""
     copies = SnapshotCopy.objects.filter(snapshot__job=job, node=node, tier__in=list(tiers))
-    return copies.filter(state=CopyState.COMMITTED).update(state=CopyState.LOST)
+    sentence = f"{node.name} does not hold it any more: it was lost, or its container was removed."
+    return snapshot_events.move(copies, Move(target=CopyState.LOST, at=clock.now(), sentence=sentence))

@@ -26,6 +26,7 @@ from reliability.models import (
     Snapshot,
     SnapshotCopy,
 )
+from reliability.services import snapshot_tally
 
 pytestmark = pytest.mark.django_db
 T0 = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -93,6 +94,7 @@ def history() -> Failover:
                     digest="blake2b:00",
                     committed_at=T0,
                 )
+    snapshot_tally.recount_all()
     incident = Incident.objects.create(
         job=lm,
         node=b,

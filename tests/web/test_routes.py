@@ -12,6 +12,7 @@ PAGES = {
     "overview": {},
     "jobs": {},
     "job": {"name": "gpt-small"},
+    "job-snapshots": {"name": "gpt-small"},
     "nodes": {},
     "node": {"name": "n1"},
     "standbys": {},
@@ -20,6 +21,7 @@ PAGES = {
     "failovers": {},
     "failover": {"pk": 0},
     "snapshots": {},
+    "snapshot": {"pk": 0},
     "planner": {},
     "planner-simulation": {},
     "reports": {},
@@ -50,7 +52,8 @@ ELSEWHERE = {"logout"}
 def address(name: str, values: dict[str, Any], cluster: dict[str, Any]) -> str:
     from django.urls import reverse
 
-    keys = {"incident": cluster["incident"].pk, "hold-release": cluster["hold"].pk}
+    snapshot = cluster["training"].snapshots.first().pk
+    keys = {"incident": cluster["incident"].pk, "hold-release": cluster["hold"].pk, "snapshot": snapshot}
     return reverse(
         name, kwargs={k: keys.get(name, cluster["request"].pk) if k == "pk" else v for k, v in values.items()}
     )

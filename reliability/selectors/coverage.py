@@ -1,0 +1,115 @@
+"""Which of a job's newest snapshots can every rank read, from where, and what hangs on a single node?
+
+Looks at few snapshots however long the job is: the newest that are whole, those that lie on storage in part (they count
+when a node dies), and the newest that is complete on each tier.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from django.db.models import Q
+
+from reliability.domain.risk import Readable
+from reliability.domain.snapshots import CopyState, EpochStart, SnapshotId, Tier, lineage_ceilings
+from reliability.models import Epoch, Job, Slot, Snapshot, SnapshotCopy, SnapshotTier
+
+NEWEST = 6
+PARTLY_STORED = 4
+JOBS_AT_ONCE = 60
+"""Conditions of so many jobs go into one statement; a database takes no more than a thousand."""
+
+
+@dataclass
+class Coverage:
+    """The snapshots looked at, what can be read of each, and when it was taken. `began_at`: start of the attempt."""
+
+    readable: dict[SnapshotId, Readable] = field(default_factory=dict)
+    taken_at: dict[SnapshotId, datetime] = field(default_factory=dict)
+    began_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class _Line:
+    """Which snapshots of a job belong to the history that goes on, and since when it trains."""
+
+    ceilings: Mapping[int, int | None]
+    began_at: datetime | None
+
+    @property
+    def where(self) -> Q:
+        line = Q(pk__in=[])
+        for epoch, highest in self.ceilings.items():
+            line |= Q(epoch=epoch) if highest is None else Q(epoch=epoch, step__lte=highest)
+        return line
+
+
+def coverages(jobs: Sequence[Job], slots: Mapping[int, Iterable[Slot]]) -> dict[int, Coverage]:
+    """Return for each job, by primary key, what is covered. Three queries for up to JOBS_AT_ONCE jobs."""
+    found = {job.pk: Coverage() for job in jobs}
+    for start in range(0, len(jobs), JOBS_AT_ONCE):
+        _fill(found, jobs[start : start + JOBS_AT_ONCE], slots)
+    return found
+
+
+def _fill(found: Mapping[int, Coverage], jobs: Sequence[Job], slots: Mapping[int, Iterable[Slot]]) -> None:
+    lines = _lines([job.pk for job in jobs])
+    wanted = Q(pk__in=[])
+    for job in jobs:
+        found[job.pk].began_at = lines[job.pk].began_at if job.pk in lines else None
+        if job.pk in lines:
+            wanted |= _wanted(job, lines[job.pk].where)
+    rows = Snapshot.objects.filter(wanted, distrusted=False).order_by()
+    where: dict[int, tuple[int, SnapshotId]] = {}
+    for key, job_id, epoch, step, taken_at in rows.values_list("pk", "job_id", "epoch", "step", "created_at"):
+        snapshot = SnapshotId(epoch, step)
+        where[key] = job_id, snapshot
+        found[job_id].taken_at[snapshot] = taken_at
+        found[job_id].readable[snapshot] = Readable()
+    _add_copies(found, where, jobs, slots)
+
+
+def _wanted(job: Job, line: Q) -> Q:
+    """Return the condition for the snapshots of one job that are looked at."""
+    ranks = job.world_size
+    whole = Snapshot.objects.filter(line, job=job, held__gte=ranks, distrusted=False).order_by("-step", "-epoch")
+    any_of = Snapshot.objects.filter(line, job=job).order_by("-step", "-epoch")
+    tiers = SnapshotTier.objects.filter(line, job=job).order_by("-step", "-epoch")
+    partly = tiers.filter(tier=Tier.STORAGE, ranks__gt=0)
+    wanted = Q(pk__in=whole.values("pk")[:NEWEST]) | Q(pk__in=any_of.values("pk")[:1])
+    wanted |= Q(pk__in=partly.values("snapshot_id")[:PARTLY_STORED])
+    for tier in Tier:
+        complete = tiers.filter(tier=tier, ranks=ranks, snapshot__distrusted=False)
+        wanted |= Q(pk__in=complete.values("snapshot_id")[:1])
+    return wanted
+
+
+def _add_copies(
+    found: Mapping[int, Coverage],
+    where: Mapping[int, tuple[int, SnapshotId]],
+    jobs: Iterable[Job],
+    slots: Mapping[int, Iterable[Slot]],
+) -> None:
+    per_node = {job.pk: job.ranks_per_node for job in jobs}
+    runs_on = {
+        (job.pk, slot.index): slot.node.name for job in jobs for slot in slots.get(job.pk, ()) if slot.node is not None
+    }
+    copies = SnapshotCopy.objects.filter(snapshot__in=list(where), state=CopyState.COMMITTED).order_by()
+    for key, rank, tier, node in copies.values_list("snapshot_id", "rank", "tier", "node__name"):
+        job_id, snapshot = where[key]
+        place = runs_on.get((job_id, rank // per_node[job_id]), "")
+        found[job_id].readable[snapshot].add(rank, tier, node or "", runs_on=place)
+
+
+def _lines(jobs: Iterable[int]) -> dict[int, _Line]:
+    starts: dict[int, list[EpochStart]] = defaultdict(list)
+    began: dict[int, tuple[int, datetime]] = {}
+    rows = Epoch.objects.filter(job__in=jobs).order_by()
+    for job, number, epoch, step, started, running in rows.values_list(
+        "job_id", "number", "restored_epoch", "restored_step", "started_at", "running_at"
+    ):
+        restored = SnapshotId(epoch, step) if epoch is not None and step is not None else None
+        starts[job].append(EpochStart(epoch=number, restored=restored))
+        began[job] = max(began.get(job, (-1, started)), (number, running or started))
+    return {job: _Line(lineage_ceilings(items), began[job][1]) for job, items in starts.items()}

@@ -1,0 +1,191 @@
+"""What the pages of the snapshot ledger show: a job's steps with what is at risk, and one step with every rank."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from reliability.domain import ledger, risk
+from reliability.domain.ledger import Standing
+from reliability.domain.snapshots import SnapshotId, Tier
+from reliability.models import Job, Room, Snapshot, SnapshotCopy, SnapshotEvent
+from reliability.selectors import core
+from reliability.selectors.ledger_rows import LedgerRow, ledger_rows, superseded_saves
+from reliability.selectors.progress import JobLine, job_lines
+from reliability.selectors.rooms import warnings
+
+RANKS_A_PAGE = 128
+EVENTS = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldBack:
+    """The newest snapshot that is not restorable yet, the ranks that it lacks, and the nodes that run them."""
+
+    snapshot: SnapshotId
+    ranks: tuple[int, ...]
+    nodes: tuple[str, ...]
+
+    @property
+    def told(self) -> str:
+        """The ranks in words."""
+        return ledger.spans(self.ranks)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobLedger:
+    """Everything of a job's ledger page."""
+
+    line: JobLine
+    rows: tuple[LedgerRow, ...]
+    held_back: HeldBack | None
+    superseded: dict[Tier, int]
+    warnings: tuple[Room, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CopyLine:
+    """One rank's shard on one tier, or that there is none (`copy` None)."""
+
+    tier: Tier
+    standing: Standing
+    copy: SnapshotCopy | None = None
+
+    @property
+    def throughput(self) -> float | None:
+        """Bytes per second from the end of the stall until it was durable here."""
+        return ledger.throughput(self.copy.size_bytes, self.copy.drain_s) if self.copy else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankLine:
+    """One rank of a snapshot: every copy of its shard, fastest tier first."""
+
+    rank: int
+    node: str
+    copies: tuple[CopyLine, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SnapshotPage:
+    """Everything of the page of one step."""
+
+    row: LedgerRow
+    ranks: tuple[RankLine, ...]
+    events: tuple[SnapshotEvent, ...]
+    newer: Snapshot | None
+    older: Snapshot | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """One step of the list with its ranks: tier -> [(standing, the ranks in words)]."""
+
+    pk: int
+    tiers: dict[Tier, list[tuple[Standing, str]]]
+
+
+def job_ledger(job: Job, snapshots: Iterable[Snapshot], *, now: datetime) -> JobLedger:
+    """Return what a job's ledger page shows: these snapshots, and from what it could go on now."""
+    line = job_lines([job], now=now)[0]
+    nodes = [slot.node_id for slot in line.slots if slot.node_id]
+    return JobLedger(
+        line=line,
+        rows=tuple(ledger_rows(snapshots)),
+        held_back=held_back(line),
+        superseded=superseded_saves(job),
+        warnings=tuple(warnings(nodes=nodes, places=[job.storage_dir])),
+    )
+
+
+def held_back(line: JobLine) -> HeldBack | None:
+    """Return the newest snapshot of the line that cannot be restored yet, and because of whom; None when it can."""
+    readable, ranks = line.coverage.readable, line.job.world_size
+    order = sorted(readable, key=lambda each: (each.step, each.epoch), reverse=True)
+    found = risk.held_back(readable, ranks, risk.newest(readable, ranks), order)
+    if found is None:
+        return None
+    snapshot, lacking = found
+    slots = {slot.index: slot.node.name for slot in line.slots if slot.node}
+    nodes = {slots.get(rank // line.job.ranks_per_node, "") for rank in lacking} - {""}
+    return HeldBack(snapshot=snapshot, ranks=tuple(lacking), nodes=tuple(sorted(nodes)))
+
+
+def opened(asked: str, listed: Iterable[Snapshot]) -> Opened | None:
+    """Return the ranks of the step that was asked for by its key, when it is among those listed."""
+    row = next((each for each in listed if str(each.pk) == asked), None)
+    if row is None:
+        return None
+    lines = _rank_lines(row, range(row.job.world_size), in_line=_in_line(row))
+    by_tier: dict[Tier, dict[Standing, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for line in lines:
+        for tier in Tier:
+            best = min((each.standing for each in line.copies if each.tier is tier), key=_BEST.index)
+            by_tier[tier][best].append(line.rank)
+    return Opened(
+        pk=row.pk,
+        tiers={tier: [(how, ledger.spans(ranks)) for how, ranks in by_tier[tier].items()] for tier in Tier},
+    )
+
+
+_BEST = (
+    Standing.TRIAL_RESTORED,
+    Standing.VERIFIED,
+    Standing.COMMITTED,
+    Standing.ABANDONED,
+    Standing.CORRUPT,
+    Standing.LOST,
+    Standing.REMOVED,
+    Standing.SUPERSEDED,
+    Standing.WRITING,
+    Standing.ABSENT,
+)
+"""Of several copies of a rank on one tier the best counts."""
+
+
+def snapshot_page(snapshot: Snapshot, ranks: Sequence[int]) -> SnapshotPage:
+    """Return what the page of a step shows, with these ranks."""
+    same_job = Snapshot.objects.filter(job=snapshot.job_id)
+    events = snapshot.events.select_related("node").order_by("-pk")[:EVENTS]
+    return SnapshotPage(
+        row=ledger_rows([snapshot])[0],
+        ranks=tuple(_rank_lines(snapshot, ranks, in_line=_in_line(snapshot))),
+        events=tuple(events),
+        newer=same_job.filter(step__gt=snapshot.step).order_by("step", "epoch").first(),
+        older=same_job.filter(step__lt=snapshot.step).order_by("-step", "-epoch").first(),
+    )
+
+
+def _in_line(snapshot: Snapshot) -> bool:
+    return Snapshot.objects.filter(core.in_line(snapshot.job), pk=snapshot.pk).exists()
+
+
+def _rank_lines(snapshot: Snapshot, ranks: Collection[int], *, in_line: bool) -> list[RankLine]:
+    places = core.placement(snapshot.job)
+    copies: dict[int, list[SnapshotCopy]] = defaultdict(list)
+    rows = SnapshotCopy.objects.filter(snapshot=snapshot, rank__gte=min(ranks), rank__lte=max(ranks))
+    for copy in rows.select_related("node").order_by("rank", "pk"):
+        copies[copy.rank].append(copy)
+    return [
+        RankLine(rank=rank, node=places.get(rank, ""), copies=_copy_lines(copies[rank], in_line=in_line))
+        for rank in ranks
+    ]
+
+
+def _copy_lines(copies: Iterable[SnapshotCopy], *, in_line: bool) -> tuple[CopyLine, ...]:
+    lines = []
+    for tier in Tier:
+        there = [copy for copy in copies if copy.tier == tier]
+        lines += [CopyLine(tier=tier, standing=_standing(copy, in_line=in_line), copy=copy) for copy in there]
+        if not there:
+            lines.append(CopyLine(tier=tier, standing=Standing.ABSENT))
+    return tuple(lines)
+
+
+def _standing(copy: SnapshotCopy, *, in_line: bool) -> Standing:
+    return ledger.of_copy(
+        copy.state,
+        verified=copy.verified_at is not None,
+        trial_restored=copy.trial_restored_at is not None,
+        in_line=in_line,
+    )

@@ -1,0 +1,81 @@
+"""The ledger of snapshots: over all jobs, of one job, and one step with every rank and tier."""
+
+from typing import Any
+
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from reliability.domain.ledger import MEANING
+from reliability.filters import JobFilter, LedgerFilter
+from reliability.models import Job, Snapshot
+from reliability.selectors import ledger_pages
+from reliability.selectors.ledger_rows import newest_rows
+from reliability.selectors.progress import job_lines
+from reliability.selectors.rooms import warnings
+from reliability.tables import NearestPage
+from reliability.views.page import reads, render_page
+
+NEWEST = 40
+STEPS_A_PAGE = 50
+
+
+@reads("job", "snapshot")
+@require_safe
+def over_jobs(request: HttpRequest) -> HttpResponse:
+    """Show from what each job could go on, and the newest snapshots over all jobs."""
+    listed = JobFilter(request.GET, Job.objects.all())
+    jobs = list(listed.qs)
+    context = {
+        "ledger": newest_rows(jobs, limit=NEWEST),
+        "lines": job_lines(jobs, now=timezone.now()),
+        "warnings": warnings(),
+        "filter": listed,
+    }
+    return render_page(request, "snapshots/list.html", context)
+
+
+@reads("job", "snapshot")
+@require_safe
+def job_ledger(request: HttpRequest, name: str) -> HttpResponse:
+    """Show from what a job could go on now, and its snapshots, newest first."""
+    job = get_object_or_404(Job, name=name)
+    listed = LedgerFilter(request.GET, Snapshot.objects.filter(job=job), jobs=[job.pk])
+    rows = listed.qs.select_related("job").order_by("-step", "-epoch")
+    page = NearestPage(rows, STEPS_A_PAGE).page(request.GET.get("page", 1))
+    context = {
+        "job": job,
+        "filter": listed,
+        "page": page,
+        "others": _without(request, "page", "open"),
+        "meanings": MEANING,
+        "opened": ledger_pages.opened(request.GET.get("open", ""), page.object_list),
+        "ledger": ledger_pages.job_ledger(job, page.object_list, now=timezone.now()),
+    }
+    return render_page(request, "snapshots/job.html", context, topics=[f"job:{job.pk}"])
+
+
+@reads("job", "snapshot")
+@require_safe
+def snapshot(request: HttpRequest, pk: int) -> HttpResponse:
+    """Show one step: every rank on every tier, and what happened to it."""
+    found = get_object_or_404(Snapshot.objects.select_related("job"), pk=pk)
+    ranks = Paginator(range(found.job.world_size), ledger_pages.RANKS_A_PAGE)
+    shown = ranks.get_page(request.GET.get("page"))
+    context = {
+        "snapshot": found,
+        "page": ledger_pages.snapshot_page(found, shown.object_list),
+        "ranks": shown,
+        "meanings": MEANING,
+    }
+    return render_page(request, "snapshots/page.html", context, topics=[f"job:{found.job_id}"])
+
+
+def _without(request: HttpRequest, *names: str) -> str:
+    """Return the query of the address without these, for links that set them."""
+    query: Any = request.GET.copy()
+    for name in names:
+        query.pop(name, None)
+    return str(query.urlencode())
