@@ -103,6 +103,11 @@ def rule_of(value: Mapping[str, Any] | None) -> FolderRule | None:
     return FolderRule(**words)
 
 
+def is_shared(value: Mapping[str, Any] | None) -> bool:
+    """Return whether every node needs the files of all nodes, by a rule that `read` returned."""
+    return value is not None and value["of"] == Whose.JOB
+
+
 def _marker(value: object, path: str) -> str:
     text: str = f.text(most=100, least=1)(value, path)
     if "/" in text or text in {".", ".."}:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from reliability.domain import fields as f
+from reliability.domain import program_folders
 from reliability.domain.faults import Action
 from reliability.domain.fields import Reader
 from reliability.domain.planner.steps import MOST_STEPS
@@ -53,7 +54,7 @@ def _mounts(value: object, path: str) -> list[dict[str, Any]]:
         for end in ("source", "target"):
             if not Path(mount[end]).is_absolute():
                 raise InvalidInput(f"{path}.{place}.{end}", "is not absolute", hint="Give the full path of a folder.")
-        if mount["target"].rstrip("/") in {"", "/stepkeeper"}:
+        if mount["target"].rstrip("/") in {"", "/stepkeeper", "/stepkeeper-snapshots"}:
             raise InvalidInput(f"{path}.{place}.target", "is not free", hint="Name another folder in the container.")
     return found
 
@@ -88,6 +89,7 @@ FIELDS: Mapping[str, _Field] = {
     "workdir": _Field(_text, ""),
     "mounts": _Field(_mounts, []),
     "resources": _Field(_RESOURCES, {}),
+    "snapshot_folder": _Field(program_folders.read, None),
     "storage_dir": _Field(f.text(most=255, least=1)),
     "master_port": _Field(f.integer(least=1024, most=65_000), 29_500),
     "approval": _Field(f.one_of(*Approval), Approval.MANUAL.value),
