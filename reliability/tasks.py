@@ -2,7 +2,17 @@
 
 from celery import shared_task
 
-from reliability.services import clock, failovers, jobs, plans, reading, reconcile, reports
+from reliability.services import (
+    clock,
+    failovers,
+    jobs,
+    plans,
+    reading,
+    reconcile,
+    reports,
+    retention,
+    trial_restores,
+)
 
 
 @shared_task(name="controller.reconcile")
@@ -15,6 +25,14 @@ def run_reconcile() -> None:
 def replan() -> None:
     """Plan jobs anew where a person allowed it."""
     plans.replan_all(clock.now())
+
+
+@shared_task(name="controller.retain")
+def retain() -> None:
+    """Decide which snapshots may go, and have those tried whose time has come."""
+    now = clock.now()
+    retention.decide_all(now)
+    trial_restores.begin_due(now)
 
 
 @shared_task(name="controller.process_reports")

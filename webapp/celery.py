@@ -42,6 +42,11 @@ def configure() -> None:
                 "schedule": settings.RECONCILE_S,
                 "options": {"expires": 10 * settings.RECONCILE_S},
             },
+            "retain": {
+                "task": "controller.retain",
+                "schedule": settings.RETAIN_S,
+                "options": {"expires": settings.RETAIN_S},
+            },
             "replan": {
                 "task": "controller.replan",
                 "schedule": settings.REPLAN_S,

@@ -12,12 +12,25 @@ from reliability.agent.jobs import LocalJobs
 from reliability.agent.localjob import LocalJob
 from reliability.agent.movers import Movers
 from reliability.agent.orderbook import OrderBook
+from reliability.agent.peer_serving import PeerServing
 from reliability.agent.probes.running import Probes
 from reliability.agent.reporter import Reporter
+from reliability.agent.trials import Trials
 from reliability.domain.orders import Order, OrderKind
 
 LONGEST_S = 7200.0
 DRAIN_LIMIT_S = 20.0
+_BEFORE_A_TRIAL = frozenset(
+    {
+        OrderKind.PREPARE,
+        OrderKind.RESTORE,
+        OrderKind.START,
+        OrderKind.PROBE_SERVE,
+        OrderKind.PROBE_MEASURE,
+        OrderKind.PROBE_SDC,
+    }
+)
+"""What a trial restore makes way for: a recovery must neither wait for it nor share the node with it."""
 _END_OLD_THEMSELVES = frozenset({OrderKind.STOP, OrderKind.RESTORE, OrderKind.START})
 _CORRUPT = "digest_mismatch"
 
@@ -35,7 +48,9 @@ class Hands:
         book: OrderBook,
         jobs: LocalJobs,
         probes: Probes,
+        peers: PeerServing,
         movers: Movers,
+        trials: Trials,
         reporter: Reporter,
     ) -> None:
         self._node = node
@@ -43,7 +58,9 @@ class Hands:
         self._book = book
         self._jobs = jobs
         self._probes = probes
+        self._peers = peers
         self._movers = movers
+        self._trials = trials
         self._reporter = reporter
         self._released: dict[str, int] = {}
         self._methods: dict[OrderKind, Callable[[Order], Mapping[str, Any]]] = {
@@ -52,17 +69,22 @@ class Hands:
             OrderKind.RESTORE: self._restore,
             OrderKind.START: self._start,
             OrderKind.RELEASE: self._release,
+            OrderKind.PEER_SERVE: self._peer_serve,
             OrderKind.PROBE_SERVE: lambda order: self._probes.serve(order.payload),
             OrderKind.PROBE_MEASURE: lambda order: self._probes.measure(order.payload),
             OrderKind.PROBE_SDC: lambda order: self._probes.sdc(order.payload),
+            OrderKind.TRIAL_RESTORE: lambda order: self._trials.run(order.id, order.payload),
             OrderKind.SET_PERIOD: self._set_period,
             OrderKind.DRILL: self._drill,
         }
 
     def carry_out(self, order: Order) -> Mapping[str, Any]:
         """Do one order and return its result. An order of a higher epoch ends the ranks of lower ones first."""
+        if order.kind in _BEFORE_A_TRIAL:
+            self._trials.make_way(f"the order {order.kind} came")
         if order.job:
             self._book.raise_epoch(order.job, order.epoch)
+            self._peers.end_below(order.job, order.epoch)
             if order.kind not in _END_OLD_THEMSELVES:
                 self.supersede(order.job, order.epoch)
         return self._methods[order.kind](order)
@@ -70,6 +92,7 @@ class Hands:
     def supersede(self, job: str, epoch: int) -> None:
         """Take note of an attempt of a job; ranks of an older one end now, and again until their end is confirmed."""
         self._book.raise_epoch(job, epoch)
+        self._peers.end_below(job, epoch)
         part = self._jobs.find(job)
         if part is not None and (part.record.epoch < epoch or part.has_ranks_below(epoch)):
             self._stop_in(part, epoch, grace_s=0.0)
@@ -107,7 +130,8 @@ class Hands:
 
         def restore(part: LocalJob) -> list[dict[str, Any]]:
             part.stop(order.epoch, grace_s=0.0)
-            ranks = restoring.restore(part.folder.memory, wanted, node=self._node, job=order.job)
+            about = {"node": self._node, "job": order.job, "epoch": order.epoch}
+            ranks = restoring.restore(part.folder.memory, wanted, **about, limit_s=self._limit_s(order))
             if program is not None:
                 part.programs.bring(program, part.folder.memory)
             part.look()
@@ -137,7 +161,7 @@ class Hands:
         where = {"snapshot_epoch": fields.integer("snapshot_epoch"), "step": fields.integer("step")}
         for rank in ranks:
             for skipped in rank["skipped"]:
-                if skipped["code"] == _CORRUPT:
+                if skipped["code"] == _CORRUPT and "from" not in skipped:
                     body = {**where, "rank": rank["rank"], **skipped, "hint": "This copy is not used again."}
                     self._reporter.report("snapshot_problem", body, job=order.job, epoch=order.epoch)
 
@@ -153,12 +177,16 @@ class Hands:
         self._movers.nudge()
         return {"pids": {str(rank): pid for rank, pid in pids.items()}, "seconds": _since(began)}
 
+    def _peer_serve(self, order: Order) -> Mapping[str, Any]:
+        return self._peers.serve(order.payload, job=order.job, epoch=order.epoch)
+
     def _release(self, order: Order) -> Mapping[str, Any]:
         part = self._jobs.here(order.job)
         if part is not None:
             seen = part.begun
             # Memory goes with the container: what is only there moves to the SSD first.
             self._movers.drain(part.folder.memory, order.job, min(self._limit_s(order), DRAIN_LIMIT_S))
+            part.programs.drain(part.record, self._movers.nudge, min(self._limit_s(order), DRAIN_LIMIT_S))
             self._released[order.job] = order.epoch
             self._jobs.release(part, order.epoch, seen=seen)
         return {}

@@ -25,6 +25,7 @@ from reliability.agent.identity import Identity
 from reliability.agent.jobs import LocalJobs
 from reliability.agent.movers import Movers
 from reliability.agent.orderbook import OrderBook
+from reliability.agent.peer_serving import PeerServing
 from reliability.agent.periodic import Periodic
 from reliability.agent.probes.running import Probes
 from reliability.agent.queue import OrderQueue
@@ -32,6 +33,7 @@ from reliability.agent.registration import JoinRefused
 from reliability.agent.reporter import Reporter
 from reliability.agent.server import Server, ServerRefused
 from reliability.agent.spool import Spool
+from reliability.agent.trials import Trials
 from reliability.errors import InvalidInput, ReliabilityError
 from reliability.ports import Runtime
 from reliability.tiers import choosing
@@ -83,13 +85,22 @@ class AgentNode:
         self._engine = EngineWatch(runtime, self._jobs, self._reporter.report)
         self._movers = Movers(config, self._jobs, self._reporter.report)
         self._probes = Probes(config.data_dir / "log")
+        self._peers = PeerServing(
+            address=config.address,
+            memory_dir=config.memory_dir,
+            ssd_dir=config.ssd_dir,
+            log_dir=config.data_dir / "log",
+        )
+        self._trials = Trials(config.data_dir / "log", config.ssd_dir, node=config.name)
         hands = Hands(
             node=config.name,
             clock=self._clock,
             book=self._book,
             jobs=self._jobs,
             probes=self._probes,
+            peers=self._peers,
             movers=self._movers,
+            trials=self._trials,
             reporter=self._reporter,
         )
         self._fences = Fences(
@@ -175,6 +186,8 @@ class AgentNode:
         self._fences.stop()
         self._engine.stop()
         self._probes.stop()
+        self._peers.stop()
+        self._trials.stop()
         if self._runtime.kind == "process":
             self._end_children()
         if self._queue is not None:

@@ -24,9 +24,11 @@ class OrderKind(StrEnum):
     RESTORE = "restore"
     START = "start"
     RELEASE = "release"
+    PEER_SERVE = "peer_serve"
     PROBE_SERVE = "probe_serve"
     PROBE_MEASURE = "probe_measure"
     PROBE_SDC = "probe_sdc"
+    TRIAL_RESTORE = "trial_restore"
     SET_PERIOD = "set_period"
     DRILL = "drill"
 

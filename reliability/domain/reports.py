@@ -187,7 +187,8 @@ BODIES: Mapping[str, Reader] = {
 }
 """Readers of report bodies by kind. A kind that is not here is malformed."""
 
-NEEDS_JOB = frozenset({"rank_exit", "first_step", "snapshot_copy"})
+    "snapshot_removed": f.record({**_SNAPSHOT, "tier": _required(_tier)}),
+NEEDS_JOB = frozenset({"rank_exit", "first_step", "snapshot_copy", "snapshot_removed"})
 
 _RANK_BEAT = f.record(
     {

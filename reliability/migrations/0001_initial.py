@@ -541,7 +541,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
                 ('key', models.CharField(max_length=200, unique=True)),
-                ('kind', models.CharField(choices=[('prepare', 'prepare'), ('stop', 'stop'), ('restore', 'restore'), ('start', 'start'), ('release', 'release'), ('probe_serve', 'probe serve'), ('probe_measure', 'probe measure'), ('probe_sdc', 'probe sdc'), ('set_period', 'set period'), ('drill', 'drill')], max_length=20)),
+                ('kind', models.CharField(choices=[('prepare', 'prepare'), ('stop', 'stop'), ('restore', 'restore'), ('start', 'start'), ('release', 'release'), ('peer_serve', 'peer serve'), ('probe_serve', 'probe serve'), ('probe_measure', 'probe measure'), ('probe_sdc', 'probe sdc'), ('trial_restore', 'trial restore'), ('set_period', 'set period'), ('drill', 'drill')], max_length=20)),
                 ('epoch', models.PositiveIntegerField(default=0)),
                 ('payload', models.JSONField(default=dict)),
                 ('state', models.CharField(choices=[('pending', 'pending'), ('done', 'done'), ('failed', 'failed'), ('refused', 'refused by the node'), ('expired', 'expired')], default='pending', max_length=12)),

@@ -23,11 +23,13 @@ from reliability.services import (
     jobs,
     launch,
     orders,
+    retention,
     snapshots,
+    trial_restores,
     validations,
 )
 
-FollowUp = tuple[Literal["judge", "judge_node", "recover", "drive", "check"], int]
+FollowUp = tuple[Literal["judge", "judge_node", "recover", "drive", "check", "trial"], int]
 Reader = Callable[[Report], list[FollowUp]]
 PROBES = (OrderKind.PROBE_SERVE, OrderKind.PROBE_MEASURE, OrderKind.PROBE_SDC)
 
@@ -41,6 +43,7 @@ def follow_up(each: FollowUp) -> None:
         "recover": failovers.advance,
         "drive": jobs.drive,
         "check": check,
+        "trial": trial_restores.drive,
     }
     boundary.apart(f"Follow-up {what}", work[what], pk, id=pk)
 
@@ -73,7 +76,8 @@ def _order_result(row: Report) -> list[FollowUp]:
 def _after_order(order: OrderRecord) -> list[FollowUp]:
     if order.kind in PROBES:
         return [("check", node_id) for node_id in validations.running_nodes()]
-    following: list[FollowUp] = []
+    trial = trial_restores.trial_of(order)
+    following: list[FollowUp] = [] if trial is None else [("trial", trial)]
     if order.job_id:
         standing = core.open_failover(Job.objects.get(pk=order.job_id))
         following = [("recover", standing.pk)] if standing else [("drive", order.job_id)]
@@ -269,6 +273,14 @@ def _snapshot_copy(row: Report) -> list[FollowUp]:
     return []
 
 
+def _snapshot_removed(row: Report) -> list[FollowUp]:
+    job = Job.objects.filter(name=row.job_name).first()
+    if job is None:
+        raise InvalidInput("job", f"{row.job_name} is no job here")
+    retention.note_gone(job, row.node, row.body)
+    return []
+
+
 _OF_STORAGE = {"tier_unreachable": "store-unreachable", "tier_conflict": "store-conflict"}
 
 
@@ -308,6 +320,7 @@ READERS: Mapping[str, Reader] = {
     "container": _container,
     "first_step": _first_step,
     "snapshot_copy": _snapshot_copy,
+    "snapshot_removed": _snapshot_removed,
     "snapshot_problem": _snapshot_problem,
 }
 """One reader for every kind of report (reliability/domain/reports.py)."""

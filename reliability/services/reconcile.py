@@ -28,6 +28,7 @@ from reliability.services import (
     plans,
     reading,
     reports,
+    trial_restores,
     validations,
 )
 from reliability.services.failovers import advance
@@ -110,6 +111,11 @@ def _drills(now: datetime) -> None:
         boundary.apart("Closing a drill", drills.drive, drill_id, now, drill=drill_id)
 
 
+def _trials(now: datetime) -> None:
+    for trial_id in trial_restores.running():
+        boundary.apart("Closing a trial restore", trial_restores.drive, trial_id, trial=trial_id)
+
+
 def _forget(now: datetime) -> None:
     """Once a minute, whichever controller comes first."""
     if not ServiceBeat.objects.filter(name="forgetting", beat_at__gt=now - timedelta(seconds=60)).exists():
@@ -128,6 +134,7 @@ PIECES: tuple[tuple[str, Callable[[datetime], None]], ...] = (
     ("Checking standbys", _validate),
     ("Following plans", plans.follow_all),
     ("Closing drills", _drills),
+    ("Closing trial restores", _trials),
     ("Forgetting old records", _forget),
 )
 """What one round does, in this order."""

@@ -18,8 +18,8 @@ from reliability.services import dispatch
 from reliability.services.reading import READERS, FollowUp, follow_up
 
 CHUNK = 100
-EPOCH_FREE = frozenset({"order_result", "order_refused"})
-"""An order's result is matched with the order itself, whose epoch is known."""
+EPOCH_FREE = frozenset({"order_result", "order_refused", "snapshot_removed"})
+"""An order's result is matched with the order itself, whose epoch is known; what is removed is gone in every epoch."""
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from reliability.domain.ledger import NEWEST_SLOTS, Standing
 from reliability.domain.orders import OrderKind
 from reliability.domain.snapshots import CopyState, SnapshotId, Tier, in_lineage, lineage_ceilings
 from reliability.errors import InvalidInput
-from reliability.models import Job, Node, OrderRecord, Rank, Snapshot, SnapshotCopy
+from reliability.models import Job, Node, OrderRecord, Rank, Snapshot, SnapshotCopy, TrialRestore
 from reliability.selectors import core
 from reliability.services import clock, dispatch, snapshot_events, snapshot_tally
 from reliability.services.snapshot_events import Move
@@ -157,7 +157,7 @@ def lower_storage_step(job: Job, step: int | None) -> None:
 def mark_bad(job: Job, snapshot: SnapshotId, problems: Iterable[Mapping[str, Any]], *, node: Node) -> int:
     """Mark copies that a node could not use; each problem is {rank, tier, code}. Returns how many were marked.
 
-    Of shared storage only a node is believed that has a part in the job or was told to restore from there.
+    Of shared storage only a node is believed that has a part in the job or was told to restore, or to try, from there.
     """
     marked, believed, at = 0, _may_judge_storage(job, node), clock.now()
     with transaction.atomic():
@@ -187,6 +187,8 @@ def _copies_of(job: Job, snapshot: SnapshotId) -> QuerySet[SnapshotCopy]:
 
 def _may_judge_storage(job: Job, node: Node) -> bool:
     if job.slots.filter(node=node).exists():
+        return True
+    if TrialRestore.objects.filter(job=job, node=node, state=TrialRestore.State.RUNNING).exists():
         return True
     return OrderRecord.objects.filter(job=job, node=node, kind=OrderKind.RESTORE, epoch=job.epoch).exists()
 
