@@ -238,7 +238,10 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "Nodes, jobs, snapshots, incidents, failovers and plans of guarded training jobs. Changes nothing.",
     "VERSION": VERSION,
     "SERVE_INCLUDE_SCHEMA": False,
-    "ENUM_NAME_OVERRIDES": {"ActionEnum": "reliability.api.serializers.ACTIONS"},
+    "ENUM_NAME_OVERRIDES": {
+        "ActionEnum": "reliability.api.serializers.ACTIONS",
+        "StandingEnum": "reliability.api.snapshot_serializers.STANDINGS",
+    },
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "SWAGGER_UI_SETTINGS": {"deepLinking": True, "validatorUrl": None},

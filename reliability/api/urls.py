@@ -9,14 +9,14 @@ from django.urls import URLPattern, URLResolver, include, path
 from rest_framework.renderers import JSONRenderer
 from rest_framework.routers import APIRootView, DefaultRouter
 
-from reliability.api import plans, resources
+from reliability.api import plans, resources, snapshots
 from reliability.api.schema import SchemaView, documentation, unversioned_documentation
 from reliability.api.tokens import TokenView
 
 RESOURCES: dict[str, Any] = {
     "nodes": resources.Nodes,
     "jobs": resources.Jobs,
-    "snapshots": resources.Snapshots,
+    "snapshots": snapshots.Snapshots,
     "incidents": resources.Incidents,
     "failovers": resources.Failovers,
 }
@@ -55,6 +55,7 @@ def versioned() -> list[URLPattern | URLResolver]:
         path("token/", TokenView.as_view(), name="api-token"),
         path("schema/", SchemaView.as_view(), name="api-schema"),
         path("docs/", documentation, name="api-docs"),
+        path("jobs/<slug:name>/risk/", snapshots.WorkAtRisk.as_view(), name="job-risk"),
         path("plans/preview/", plans.Preview.as_view(), name="plan-preview"),
         path("", include(router.urls)),
     ]

@@ -10,7 +10,7 @@ from reliability.domain.ledger import Standing
 from reliability.domain.snapshots import SnapshotId, Tier
 from reliability.models import Job, Room, Snapshot, SnapshotCopy, SnapshotEvent
 from reliability.selectors import core
-from reliability.selectors.ledger_rows import LedgerRow, ledger_rows, superseded_saves
+from reliability.selectors.ledger_rows import SELDOM, LedgerRow, is_current, ledger_rows, superseded_saves
 from reliability.selectors.progress import JobLine, job_lines
 from reliability.selectors.rooms import warnings
 
@@ -111,20 +111,21 @@ def held_back(line: JobLine) -> HeldBack | None:
     return HeldBack(snapshot=snapshot, ranks=tuple(lacking), nodes=tuple(sorted(nodes)))
 
 
-def opened(asked: str, listed: Iterable[Snapshot]) -> Opened | None:
+def opened(asked: str, rows: Iterable[LedgerRow]) -> Opened | None:
     """Return the ranks of the step that was asked for by its key, when it is among those listed."""
-    row = next((each for each in listed if str(each.pk) == asked), None)
-    if row is None:
+    found = next((each for each in rows if str(each.snapshot.pk) == asked), None)
+    if found is None:
         return None
-    lines = _rank_lines(row, range(row.job.world_size), in_line=_in_line(row))
+    row, tiers = found.snapshot, [cell.tier for cell in found.cells]
+    lines = _rank_lines(row, range(row.job.world_size), in_line=is_current(row))
     by_tier: dict[Tier, dict[Standing, list[int]]] = defaultdict(lambda: defaultdict(list))
     for line in lines:
-        for tier in Tier:
-            best = min((each.standing for each in line.copies if each.tier is tier), key=_BEST.index)
+        for tier in tiers:
+            best = min((each.standing for each in line.copies if each.tier is tier), key=_BEST.index, default=_BEST[-1])
             by_tier[tier][best].append(line.rank)
     return Opened(
         pk=row.pk,
-        tiers={tier: [(how, ledger.spans(ranks)) for how, ranks in by_tier[tier].items()] for tier in Tier},
+        tiers={tier: [(how, ledger.spans(ranks)) for how, ranks in by_tier[tier].items()] for tier in tiers},
     )
 
 
@@ -149,15 +150,11 @@ def snapshot_page(snapshot: Snapshot, ranks: Sequence[int]) -> SnapshotPage:
     events = snapshot.events.select_related("node").order_by("-pk")[:EVENTS]
     return SnapshotPage(
         row=ledger_rows([snapshot])[0],
-        ranks=tuple(_rank_lines(snapshot, ranks, in_line=_in_line(snapshot))),
+        ranks=tuple(_rank_lines(snapshot, ranks, in_line=is_current(snapshot))),
         events=tuple(events),
         newer=same_job.filter(step__gt=snapshot.step).order_by("step", "epoch").first(),
         older=same_job.filter(step__lt=snapshot.step).order_by("-step", "-epoch").first(),
     )
-
-
-def _in_line(snapshot: Snapshot) -> bool:
-    return Snapshot.objects.filter(core.in_line(snapshot.job), pk=snapshot.pk).exists()
 
 
 def _rank_lines(snapshot: Snapshot, ranks: Collection[int], *, in_line: bool) -> list[RankLine]:
@@ -177,7 +174,7 @@ def _copy_lines(copies: Iterable[SnapshotCopy], *, in_line: bool) -> tuple[CopyL
     for tier in Tier:
         there = [copy for copy in copies if copy.tier == tier]
         lines += [CopyLine(tier=tier, standing=_standing(copy, in_line=in_line), copy=copy) for copy in there]
-        if not there:
+        if not there and tier not in SELDOM:
             lines.append(CopyLine(tier=tier, standing=Standing.ABSENT))
     return tuple(lines)
 

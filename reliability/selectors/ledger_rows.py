@@ -19,7 +19,8 @@ from reliability.models import Epoch, Job, Snapshot, SnapshotTier
 MOST_JOBS = 300
 GONE = (Standing.ABSENT, Standing.REMOVED, Standing.LOST, Standing.CORRUPT, Standing.SUPERSEDED)
 
-Ceilings = Mapping[int, Mapping[int, int | None]]
+SELDOM = tuple(tier for tier in Tier if tier not in (Tier.MEMORY, Tier.SSD, Tier.STORAGE))
+"""Tiers that lists show only where a job uses them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,18 +90,28 @@ def ledger_rows(snapshots: Iterable[Snapshot]) -> list[LedgerRow]:
     for row in SnapshotTier.objects.filter(snapshot__in=[each.pk for each in listed]):
         counted[row.snapshot_id][row.tier] = row
     ceilings = lines_of({each.job_id for each in listed})
-    return [_row(each, counted[each.pk], ceilings.get(each.job_id, {})) for each in listed]
+    used = {tier for rows in counted.values() for tier, row in rows.items() if row.ever}
+    tiers = [tier for tier in Tier if tier not in SELDOM or tier.value in used]
+    return [_row(each, counted[each.pk], ceilings.get(each.job_id, {}), tiers) for each in listed]
 
 
-def _row(snapshot: Snapshot, counted: Mapping[str, SnapshotTier], ceilings: Mapping[int, int | None]) -> LedgerRow:
+def _row(
+    snapshot: Snapshot, counted: Mapping[str, SnapshotTier], ceilings: Mapping[int, int | None], tiers: Iterable[Tier]
+) -> LedgerRow:
     current = in_lineage(SnapshotId(snapshot.epoch, snapshot.step), ceilings)
     ranks = snapshot.job.world_size
     return LedgerRow(
         snapshot=snapshot,
         world_size=ranks,
         current=current,
-        cells=tuple(_cell(tier, counted.get(tier.value), ranks, in_line=current) for tier in Tier),
+        cells=tuple(_cell(tier, counted.get(tier.value), ranks, in_line=current) for tier in tiers),
     )
+
+
+def is_current(snapshot: Snapshot) -> bool:
+    """Return whether the history that goes on contains this snapshot."""
+    ceilings = lines_of([snapshot.job_id]).get(snapshot.job_id, {})
+    return in_lineage(SnapshotId(snapshot.epoch, snapshot.step), ceilings)
 
 
 def _cell(tier: Tier, row: SnapshotTier | None, ranks: int, *, in_line: bool) -> Cell:

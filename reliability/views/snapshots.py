@@ -45,14 +45,15 @@ def job_ledger(request: HttpRequest, name: str) -> HttpResponse:
     listed = LedgerFilter(request.GET, Snapshot.objects.filter(job=job), jobs=[job.pk])
     rows = listed.qs.select_related("job").order_by("-step", "-epoch")
     page = NearestPage(rows, STEPS_A_PAGE).page(request.GET.get("page", 1))
+    ledger = ledger_pages.job_ledger(job, page.object_list, now=timezone.now())
     context = {
         "job": job,
         "filter": listed,
         "page": page,
         "others": _without(request, "page", "open"),
         "meanings": MEANING,
-        "opened": ledger_pages.opened(request.GET.get("open", ""), page.object_list),
-        "ledger": ledger_pages.job_ledger(job, page.object_list, now=timezone.now()),
+        "opened": ledger_pages.opened(request.GET.get("open", ""), ledger.rows),
+        "ledger": ledger,
     }
     return render_page(request, "snapshots/job.html", context, topics=[f"job:{job.pk}"])
 
