@@ -16,6 +16,8 @@ from reliability.errors import InvalidInput
 
 MAX_ITEMS = 10_000
 RUNTIMES = ("docker", "process")
+MOST_HEAD = 90_000
+"""Characters of a head in base64: 64 KiB compressed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +111,16 @@ def _optional(reader: Reader, default: Any = None) -> tuple[Reader, bool]:
 
 
 _ERROR = f.record({"code": _optional(f.text(most=64), ""), "message": (_message, False), "hint": (_message, False)})
+_PARTS = f.record(
+    {
+        "shared_at": _required(f.integer()),
+        "shared_bytes": _required(f.integer()),
+        "shared_digest": _required(f.text(most=64, least=1)),
+        "sharded_bytes": _optional(f.integer(), 0),
+        "local_bytes": _optional(f.integer(), 0),
+        "group": _optional(f.text(most=120), ""),
+    }
+)
 _SNAPSHOT = {"snapshot_epoch": _required(_epoch), "step": _required(f.integer()), "rank": _required(_rank)}
 
 BODIES: Mapping[str, Reader] = {
@@ -171,6 +183,8 @@ BODIES: Mapping[str, Reader] = {
             "stall_s": (_seconds, False),
             "drain_s": (_seconds, False),
             "superseded": _optional(f.integer(), 0),
+            "parts": _optional(_PARTS),
+            "head": _optional(f.text(most=MOST_HEAD)),
         }
     ),
     "snapshot_problem": f.record(

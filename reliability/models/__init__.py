@@ -2,6 +2,7 @@
 
 from reliability.models.jobs import Epoch, Job, Rank, Slot
 from reliability.models.nodes import Hold, Lease, Node, Report, ServiceBeat, Validation
+from reliability.models.parts import ShardPart
 from reliability.models.plans import AutoPlan, Plan
 from reliability.models.recoveries import Drill, Failover, FailoverEvent, Finding, Incident, OrderRecord
 from reliability.models.retention import PlannedRemoval, RetentionRule
@@ -29,6 +30,7 @@ __all__ = [
     "RetentionRule",
     "Room",
     "ServiceBeat",
+    "ShardPart",
     "Slot",
     "Snapshot",
     "SnapshotCopy",

@@ -201,6 +201,8 @@ def _brought(job: Job, snapshot: SnapshotId) -> bool:
     except NoRestorePoint:
         return _choose_anew(job)
     brought = restores.bring(job, found, epoch=job.epoch, key=f"restore:{job.pk}:start:{job.epoch}")
+    if brought is None:
+        return False
     for order in brought:
         restores.mark_skipped(job, order, snapshot)
         failed = not orders.is_open(order) and not orders.succeeded(order)
@@ -212,6 +214,7 @@ def _brought(job: Job, snapshot: SnapshotId) -> bool:
 def _choose_anew(job: Job) -> bool:
     Epoch.objects.filter(job=job, number=job.epoch).delete()
     orders.withdraw(clock.now(), job=job, kind=OrderKind.RESTORE)
+    orders.forget(OrderRecord.objects.filter(job=job, kind=OrderKind.RESTORE, epoch=job.epoch))
     return False
 
 

@@ -12,6 +12,7 @@ from django.db.models import F
 from reliability.domain import fault_lines
 from reliability.domain.faults import TABLE
 from reliability.domain.orders import OrderKind
+from reliability.domain.parts import Difference
 from reliability.domain.snapshots import SnapshotId, Tier
 from reliability.errors import InvalidInput
 from reliability.models import Finding, Job, Node, OrderRecord, Rank, Report
@@ -23,6 +24,7 @@ from reliability.services import (
     jobs,
     launch,
     orders,
+    parts,
     retention,
     snapshots,
     trial_restores,
@@ -269,8 +271,23 @@ def _first_step(row: Report) -> list[FollowUp]:
 
 
 def _snapshot_copy(row: Report) -> list[FollowUp]:
-    snapshots.record_copy(_job(row), row.node, row.body, at=row.received_at)
-    return []
+    job = _job(row)
+    copy = snapshots.record_copy(job, row.node, row.body, at=row.received_at)
+    if not row.body.get("parts") or copy.tier != Tier.MEMORY:
+        return []
+    different = parts.record(job, copy.snapshot, row.body)
+    if row.body.get("head"):  # it is kept in its own place, and no longer than that
+        row.body = {**row.body, "head": None}
+        row.save(update_fields=["body"])
+    return [] if different is None else _differing(row, job, copy.snapshot_id, different)
+
+
+def _differing(row: Report, job: Job, snapshot: int, different: Difference) -> list[FollowUp]:
+    """What should be the same on all ranks of a group is not: told once for each snapshot."""
+    key = f"replica-differs:{job.pk}:{snapshot}:{different.group}"
+    where = {"job": job, "epoch": job.epoch, "rank": different.ranks[0]}
+    incidents.note(row.node, "replica-differs", **where, evidence=different.sentence, key=key, report=row)
+    return _judged(job, row.node)
 
 
 def _snapshot_removed(row: Report) -> list[FollowUp]:
