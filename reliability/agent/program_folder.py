@@ -12,12 +12,12 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from reliability.domain.program_folders import FolderRule, Whose
+from reliability.domain.program_folders import FolderRule, SealedBy, Whose
 from reliability.tiers import copying, opening
 
 INSIDE = "/stepkeeper-snapshots"
@@ -117,6 +117,23 @@ class ProgramFolder:
         """Keep what is known of steps, durable. Raises TierFull, TierUnreachable."""
         copying.write_json(self.root / "sealed.json", {key: asdict(value) for key, value in known.items()})
 
+    def unsealed(self, rule: FolderRule, ranks: Sequence[int], ended_well: Collection[int]) -> list[str]:
+        """Return the steps, newer than any that was sealed, that are going to be, the ranks having ended."""
+        attempt, known = self.attempt(), self.known()
+        found = []
+        for place, own in self.places(rule, ranks).items():
+            sealed = (each.step for key, each in known.items() if key.startswith(f"{place}/") and each.stamp)
+            newest = max((step for step in sealed), default=-1)
+            ended = rule.sealed_by is SealedBy.RENAME or set(own) <= set(ended_well)
+            for name in names(self.out / place):
+                key, step = f"{place}/{name}", rule.step_of(name)
+                if key in known or key in attempt.before or rule.is_unfinished(name) or step is None or step <= newest:
+                    continue
+                marked = has_marker(self.out / place, name, rule)
+                if marked or (ended and rule.sealed_by is not SealedBy.MARKER):
+                    found.append(key)
+        return found
+
     def _read(self, name: str) -> dict[str, Any]:
         try:
             found = json.loads(opening.small(self.root / name, _LIMIT_BYTES))
@@ -130,6 +147,11 @@ def names(place: Path) -> list[str]:
     with contextlib.suppress(FileNotFoundError, NotADirectoryError), copying.tier_errors(place):
         return sorted(opening.names(place)) if place.exists() else []
     return []
+
+
+def has_marker(place: Path, name: str, rule: FolderRule) -> bool:
+    """Return whether a step is marked as whole: in its folder, or beside it when it is a file."""
+    return any(os.path.lexists(path) for path in (place / name / rule.marker, place / f"{name}.{rule.marker}"))
 
 
 def is_alive(job_folder: Path, rank: int) -> bool:

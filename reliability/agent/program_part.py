@@ -1,13 +1,21 @@
 """What do orders do to the snapshot folder of a job's program on this node?"""
 
+import logging
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from reliability.agent import program_restoring
+from reliability.agent.clock import steady
+from reliability.agent.jobrecord import JobRecord
 from reliability.agent.payloads import ContainerPlan, ProgramRestore, StartPlan
 from reliability.agent.program_folder import Attempt, ProgramFolder
 from reliability.domain import program_folders
 from reliability.tiers.directory import DirectoryTier
+
+DRAIN_LOOK_S = 0.05
+
+log = logging.getLogger("stepkeeper.agent")
 
 Environment = Callable[[int], Mapping[str, str]]
 
@@ -33,6 +41,17 @@ class ProgramPart:
             ranks=wanted.ranks,
             all_ranks=wanted.all_ranks,
         )
+
+    def drain(self, record: JobRecord, nudge: Callable[[], None], limit_s: float) -> bool:
+        """Wait until what the program left whole is sealed; return whether it is."""
+        rule, end, pause = program_folders.rule_of(record.snapshot_folder), steady() + limit_s, threading.Event()
+        while rule is not None and self.folder.unsealed(rule, record.ranks, record.ended_well):
+            if steady() > end:
+                log.warning("last step of a program not sealed in time: job=%s limit_s=%s", record.job, limit_s)
+                return False
+            nudge()
+            pause.wait(DRAIN_LOOK_S)
+        return True
 
     def begin(self, plan: StartPlan, epoch: int, *, inside: str) -> Environment:
         """Have the program find the step it begins from, and nothing newer; return what each rank is told of it.

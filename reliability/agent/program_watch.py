@@ -173,7 +173,7 @@ class ProgramWatch:
             self._seen[found.key] = _Seen(found.listing.stamp, steady())
         if not found.listing.files:
             return False
-        if self._is_marked(found, rule) or self._ended_well(found.ranks, record):
+        if self._is_marked(found, rule):
             return True
         if rule.sealed_by is not SealedBy.QUIET:
             return False
@@ -188,18 +188,15 @@ class ProgramWatch:
         return steady() - self._seen[found.key].since >= (STILL_S if told else rule.quiet_s)
 
     def _is_marked(self, found: _Candidate, rule: FolderRule) -> bool:
-        return rule.sealed_by is SealedBy.RENAME or self._has_marker(found, rule)
-
-    def _has_marker(self, found: _Candidate, rule: FolderRule) -> bool:
-        if found.listing.is_file:
-            return os.path.lexists(self._folder.out / found.place / f"{found.listing.name}.{rule.marker}")
-        return any(entry.path == rule.marker for entry in found.listing.files)
+        place = self._folder.out / found.place
+        return rule.sealed_by is SealedBy.RENAME or program_folder.has_marker(place, found.listing.name, rule)
 
     def _lives(self, rank: int, record: JobRecord) -> bool:
+        if record.started_epoch != self._attempt.epoch:
+            return False
         if rank in record.ended_well:
             return True
-        same = record.training and record.started_epoch == self._attempt.epoch
-        return same and rank not in record.exits_reported and program_folder.is_alive(self._job_folder, rank)
+        return record.training and rank not in record.exits_reported and program_folder.is_alive(self._job_folder, rank)
 
     def _ended_well(self, ranks: tuple[int, ...], record: JobRecord) -> bool:
         return record.started_epoch == self._attempt.epoch and set(ranks) <= set(record.ended_well)
