@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 from django.db.models import F
 
-from reliability.domain import fault_lines
-from reliability.domain.faults import TABLE
+from reliability.domain import faults
 from reliability.domain.orders import OrderKind
 from reliability.domain.parts import Difference
 from reliability.domain.snapshots import SnapshotId, Tier
@@ -187,7 +186,7 @@ def _rank_exit(row: Report) -> list[FollowUp]:
     tail = row.body.get("tail") or ""
     incidents.note(
         row.node,
-        fault_lines.code_for_exit(code, tail),
+        faults.code_for_exit(code, tail),
         job=job,
         epoch=row.epoch,
         rank=rank.rank,
@@ -306,7 +305,7 @@ def _code_of_problem(body: Mapping[str, Any]) -> str:
     said = str(body["code"])
     if body.get("tier") == Tier.STORAGE and said in _OF_STORAGE:
         return _OF_STORAGE[said]
-    return {"tier_full": "disk-full"}.get(said, said if said in TABLE else "snapshot-problem")
+    return {"tier_full": "disk-full"}.get(said, said if said in faults.TABLE else "snapshot-problem")
 
 
 def _snapshot_problem(row: Report) -> list[FollowUp]:
