@@ -1,5 +1,6 @@
 """What the database holds. No logic here: services write, selectors read."""
 
+from reliability.models.fault_codes import FaultCodeChange
 from reliability.models.jobs import Epoch, Job, Rank, Slot
 from reliability.models.nodes import Hold, Lease, Node, Report, ServiceBeat, Validation
 from reliability.models.parts import ShardPart
@@ -16,6 +17,7 @@ __all__ = [
     "Epoch",
     "Failover",
     "FailoverEvent",
+    "FaultCodeChange",
     "Finding",
     "Hold",
     "Incident",
