@@ -22,6 +22,7 @@ from reliability.tiers import shards
 from reliability.tiers.directory import DirectoryTier
 from reliability.tiers.records import RecordUnusable
 from reliability.tiers.shards import Shard
+from reliability.trainer import moments
 
 FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 5.0
@@ -256,12 +257,16 @@ class Lane(ABC):
 def with_drain(record: dict[str, Any]) -> dict[str, Any]:
     """Return a record with the seconds from the end of the save's stall until now, the copy being durable.
 
-    None for a shard that nobody saw being saved, as one that was restored.
+    By the clock that nobody sets, where the record has a moment of it. None for a shard that nobody saw being saved, as
+    one that was restored, or when the machine was started anew meanwhile.
     """
     taken_at, stall_s = record.get("taken_at"), record.get("stall_s")
     if not taken_at or stall_s is None:
         return {**record, "drain_s": None}
-    return {**record, "drain_s": round(max(time.time() - float(taken_at) - float(stall_s), 0.0), 4)}
+    passed_s = moments.since(record["moment"]) if record.get("moment") else time.time() - float(taken_at)
+    if passed_s is None:
+        return {**record, "drain_s": None}
+    return {**record, "drain_s": round(max(passed_s - float(stall_s), 0.0), 4)}
 
 
 def where_is(shard: Shard) -> dict[str, Any]:

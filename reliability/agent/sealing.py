@@ -113,6 +113,7 @@ def _record(handle: int, path: Path, prelude: Prelude, job: str, maps: SlotMaps)
         "stall_s": round(prelude.stall_s, 6),
         "format": layout.FORMAT,
         "generation": prelude.generation,
+        "moment": header.get("moment"),
         "taken": header.get("taken"),
         "failed": header.get("failed"),
         "chunks": chunks,

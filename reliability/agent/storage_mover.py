@@ -32,7 +32,7 @@ class StorageLane(Lane):
 
     def __init__(self, record: JobRecord, source: DirectoryTier, target: TierStore) -> None:
         super().__init__(record, source, target)
-        self._passed_over = PassedOver(source)
+        self._passed_over = PassedOver(source, self.keep)
         self._told_behind_at = -REPEAT_PROBLEM_S
         self._cut_off: set[Shard] = set()
         self._noted: set[int] = set()

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import copier, layout, parts
+from . import copier, layout, moments, parts
 from .arrays import Buffer, Known
 from .copier import CopyThread, DeviceCopy, TearCheck
 from .errors import HeaderGrew
@@ -210,8 +210,9 @@ class MemoryTier:
             self._planned_for = len(sizes)
         return layout.plan(sizes, self._data_at, told)
 
-    def _facts(self, step: int) -> dict[str, Any]:
-        return {**self._about, "step": step, "taken": self.taken + 1, "failed": self.failed}
+    def _facts(self, step: int, began: float = 0.0) -> dict[str, Any]:
+        counts = {"taken": self.taken + 1, "failed": self.failed}
+        return {**self._about, "step": step, "moment": moments.moment(began), **counts}
 
     def _copy_at_once(self, work: list[copier.Piece]) -> None:
         if self._saving.threads < 2 or sum(piece[2] for piece in work) < copier.WAKE_BYTES:
@@ -227,7 +228,7 @@ class MemoryTier:
     def _finish(self, save: _Save, arrived: Callable[[], None], tear: TearCheck | None) -> None:
         """Make what was copied count, once all of it has arrived."""
         sizes = [buffer.size for buffer in save.buffers]
-        header = layout.header_of(self._facts(save.shard.step), save.tree, sizes, save.told, save.group)
+        header = layout.header_of(self._facts(save.shard.step, save.began), save.tree, sizes, save.told, save.group)
         if layout.PRELUDE_BYTES + len(header) > save.layout.data_at:
             self._planned_for = -1
             raise HeaderGrew(f"what is not arrays grew to {len(header)} bytes, which left no room in the slot")
