@@ -49,13 +49,15 @@ class ShardParts:
 class Replica(Copy):
     """A shard that can be put together: `lender` is the other rank's copy that lends its replicated part.
 
-    Tier, node and path are the lender's; rank, size and digest those of the shard that comes of it.
+    Tier, node and path are the lender's; rank, size and digest those of the shard that comes of it. `turn` sorts
+    equally fast lenders, for each rank from another one on.
     """
 
     lender: Copy
     lender_shared_at: int
     shared_at: int
     shared_bytes: int
+    turn: int
 
 
 def replicas(rank: int, parts: Mapping[int, ShardParts], lenders: Iterable[Copy]) -> tuple[Replica, ...]:
@@ -66,24 +68,32 @@ def replicas(rank: int, parts: Mapping[int, ShardParts], lenders: Iterable[Copy]
     wanted = parts.get(rank)
     if wanted is None or not wanted.can_be_made:
         return ()
-    return tuple(
-        Replica(
-            snapshot=wanted.snapshot,
-            rank=rank,
-            tier=copy.tier,
-            node=copy.node,
-            path=copy.path,
-            size_bytes=wanted.size_bytes,
-            digest=wanted.digest,
-            lender=copy,
-            lender_shared_at=theirs.shared_at,
-            shared_at=wanted.shared_at,
-            shared_bytes=wanted.shared_bytes,
-        )
-        for copy in lenders
+    found = [
+        (copy, theirs)
+        for copy in sorted(lenders, key=lambda copy: (copy.rank, copy.path))
         if copy.state is CopyState.COMMITTED and copy.tier in LENDING_TIERS and copy.rank != rank
         if (theirs := parts.get(copy.rank)) is not None
         if theirs.digest == copy.digest and wanted.same_bits(theirs)
+    ]
+    return tuple(
+        _made(wanted, copy, theirs, turn=(place - rank) % len(found)) for place, (copy, theirs) in enumerate(found)
+    )
+
+
+def _made(wanted: ShardParts, copy: Copy, theirs: ShardParts, *, turn: int) -> Replica:
+    return Replica(
+        snapshot=wanted.snapshot,
+        rank=wanted.rank,
+        tier=copy.tier,
+        node=copy.node,
+        path=copy.path,
+        size_bytes=wanted.size_bytes,
+        digest=wanted.digest,
+        lender=copy,
+        lender_shared_at=theirs.shared_at,
+        shared_at=wanted.shared_at,
+        shared_bytes=wanted.shared_bytes,
+        turn=turn,
     )
 
 

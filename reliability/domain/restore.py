@@ -60,17 +60,27 @@ class _Situation:
             return False
         if copy.tier is Tier.STORAGE:
             return True
-        if not copy.node or copy.node in self.lost_nodes or copy.rank not in self.placement:
+        return self.reaches(copy, copy.rank)
+
+    def reaches(self, copy: Copy, rank: int) -> bool:
+        """Return whether the node that will run a rank can read what lies on the node of a copy."""
+        if not copy.node or copy.node in self.lost_nodes or rank not in self.placement:
             return False
-        return self.is_own(copy) or copy.node in self.serving
+        return copy.node == self.placement[rank] or copy.node in self.serving
 
     def is_own(self, copy: Copy) -> bool:
         """Return whether the copy lies on the node that will run the rank."""
         return copy.node == self.placement.get(copy.rank)
 
-    def slowness(self, copy: Copy) -> tuple[int, bool, str]:
-        """Return what sorts sources: the fastest first, whole shards before what must be put together."""
-        return (_OWN if self.is_own(copy) else _ELSEWHERE)[copy.tier], isinstance(copy, Replica), copy.path
+    def slowness(self, copy: Copy) -> tuple[int, bool, int, str]:
+        """Return what sorts sources: the fastest first, whole shards before what must be put together.
+
+        Each rank begins with another lender, so that not all of a lost node's ask the same one.
+        """
+        place = (_OWN if self.is_own(copy) else _ELSEWHERE)[copy.tier]
+        if isinstance(copy, Replica):
+            return place, True, copy.turn, copy.path
+        return place, False, 0, copy.path
 
     def why_not(self, copy: Copy) -> str:
         """Say in words why a copy that is not usable is none."""
@@ -98,11 +108,14 @@ def _by_snapshot(parts: Iterable[ShardParts]) -> dict[SnapshotId, dict[int, Shar
 def _sources(
     by_rank: ByRank, parts: Mapping[int, ShardParts], situation: _Situation, ranks: int
 ) -> dict[int, tuple[Copy, ...]]:
-    lenders = [copy for copies in by_rank.values() for copy in copies] if parts else []
+    every = [copy for copies in by_rank.values() for copy in copies] if parts else []
     found = {}
     for rank in range(ranks):
-        offered = [*by_rank.get(rank, ()), *replicas(rank, parts, lenders)]
-        found[rank] = tuple(sorted(filter(situation.usable, offered), key=situation.slowness))
+        offered = [copy for copy in by_rank.get(rank, ()) if situation.usable(copy)]
+        if not any(copy.tier is Tier.MEMORY and situation.is_own(copy) for copy in offered):
+            lenders = [copy for copy in every if situation.reaches(copy, rank)]
+            offered += replicas(rank, parts, lenders)
+        found[rank] = tuple(sorted(offered, key=situation.slowness))
     return found
 
 
