@@ -117,6 +117,8 @@ RETAIN_S = env_number("RETAIN_S", 10, least=0.5, most=86400)
 TRIAL_LIMIT_S = env_number("TRIAL_LIMIT_S", 3600, least=1, most=21600)
 TRIAL_BYTES_PER_S = env_number("TRIAL_BYTES_PER_S", 200e6, least=0, most=1e12)
 PLAN_WINDOW_S = env_number("PLAN_WINDOW_S", 2592000, least=60, most=315360000)
+WARN_FULL_WITHIN_S = env_number("WARN_FULL_WITHIN_S", 3600, least=0, most=31536000)
+WARN_FREE_SHARE = env_number("WARN_FREE_SHARE", 0.05, least=0, most=0.95)
 KEEP_REPORTS_DAYS = env_number("KEEP_REPORTS_DAYS", 7, least=1, most=3650)
 MAX_INGEST_BYTES = int(env_number("MAX_INGEST_BYTES", 4 * 2**20, least=2**12, most=2**30))
 

@@ -271,6 +271,8 @@ class AgentNode:
             found[tier] = {
                 "free_bytes": space.f_bavail * space.f_frsize,
                 "total_bytes": space.f_blocks * space.f_frsize,
+                "free_inodes": space.f_favail,
+                "total_inodes": space.f_files,
             }
         self._disks = found
 

@@ -18,6 +18,7 @@ from reliability.models import (
     Plan,
     Rank,
     Report,
+    Room,
     Slot,
     SnapshotCopy,
     SnapshotEvent,
@@ -96,6 +97,8 @@ def _recoveries(parts: _Parts) -> None:
     for key, job, *values in failovers[:RECENT_ROWS]:
         parts.add("failover", key, *values)
         parts.add("job", job, key, *values)
+    for key, node, level, changed_at in Room.objects.values_list("pk", "node_id", "level", "changed_at"):
+        parts.add("node", node, "room", key, level, changed_at)
     for failover, key in _newest(FailoverEvent, "failover_id").items():
         parts.add("failover", failover, "event", key)
     incidents = Incident.objects.order_by("-pk").values_list("pk", "action", "fault_class", "summary", "closed_at")

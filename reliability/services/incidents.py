@@ -21,6 +21,8 @@ from reliability.services import clock, dispatch, failovers, nodes
 
 QUIET_S = 600.0
 """An incident that is only observed is closed after this long without a new finding."""
+CLOSED_ELSEWHERE = ("control-plane", "tier-filling")
+"""Incidents that stay open until what they tell of is over, however quiet it is."""
 MERGING = (State.FENCING, State.FENCE_UNCONFIRMED, State.VALIDATING, State.WAITING_FOR_STANDBY)
 """States that look at every node of the job themselves, so that one more lost node joins the same recovery."""
 
@@ -259,7 +261,7 @@ def close_control_plane(now: datetime) -> None:
 
 def close_quiet(now: datetime) -> None:
     """Close incidents that were only observed and to which nothing was added for QUIET_S."""
-    observed = Incident.objects.filter(closed_at=None, action=Action.OBSERVE).exclude(code="control-plane")
+    observed = Incident.objects.filter(closed_at=None, action=Action.OBSERVE).exclude(code__in=CLOSED_ELSEWHERE)
     limit = now - timedelta(seconds=QUIET_S)
     for incident in observed.filter(opened_at__lt=limit):
         if not incident.findings.filter(found_at__gte=limit).exists():

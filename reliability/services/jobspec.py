@@ -98,6 +98,8 @@ FIELDS: Mapping[str, _Field] = {
     ),
     "lease_rule": _Field(f.one_of(*LeaseRule), LeaseRule.STOP_WHEN_STUCK.value),
     "restart_budget": _Field(f.integer(most=10_000), 5),
+    "warn_full_within_s": _Field(f.nullable(f.number(least=0, most=31_536_000)), None),
+    "warn_free_share": _Field(f.nullable(f.number(least=0, most=0.95)), None),
     "every_steps": _Field(f.integer(least=1, most=MOST_STEPS), 20),
 }
 

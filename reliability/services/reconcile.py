@@ -28,6 +28,7 @@ from reliability.services import (
     plans,
     reading,
     reports,
+    rooms,
     trial_restores,
     validations,
 )
@@ -135,6 +136,7 @@ PIECES: tuple[tuple[str, Callable[[datetime], None]], ...] = (
     ("Following plans", plans.follow_all),
     ("Closing drills", _drills),
     ("Closing trial restores", _trials),
+    ("Looking for tiers that run full", rooms.look),
     ("Forgetting old records", _forget),
 )
 """What one round does, in this order."""

@@ -24,6 +24,8 @@ _COUNTED = (
     "ranks", "verified", "trial_restored", "corrupt", "lost", "removed", "ever", "size_bytes", "stall_s", "drain_s",
     "complete_at", "superseded",
 )  # fmt: skip
+_GONE = ("corrupt", "lost", "removed")
+"""Counts, and standings of the same names."""
 _REPLACED = ("state", *_COUNTED)
 
 
@@ -103,12 +105,12 @@ def _take(line: SnapshotTier, counted: TierTally, ranks: int) -> bool:
     values = {name: getattr(counted, name) for name in _COUNTED}
     values["ever"] = max(line.ever, counted.ever)
     values["superseded"] = max(line.superseded, counted.superseded)
-    if not counted.ever:  # rows of removed copies were forgotten: what was measured stays
-        values |= {name: getattr(line, name) for name in ("stall_s", "drain_s", "complete_at", "removed")}
-    state = ledger.standing(counted, ranks=ranks, overtaken=_overtaken(line, counted, ranks))
-    if state is Standing.ABSENT and values["removed"]:
-        state = Standing.REMOVED
-    values["state"] = state.value
+    if line.ever and not counted.ever:  # the rows of copies that are gone were forgotten: what they came to stays
+        values |= {name: getattr(line, name) for name in ("stall_s", "drain_s", "complete_at", *_GONE)}
+        values["state"] = line.state if line.state in _GONE else Standing.REMOVED.value
+    else:
+        overtaken = _overtaken(line, counted, ranks)
+        values["state"] = ledger.standing(counted, ranks=ranks, overtaken=overtaken).value
     differs = any(getattr(line, name) != value for name, value in values.items())
     for name, value in values.items():
         setattr(line, name, value)

@@ -222,9 +222,11 @@ def sized(count: Any) -> str:
 
 
 @register.filter
-def grouped(number: int | None) -> str:
-    """Write a whole number in groups of three."""
-    return UNKNOWN if number is None else f"{number:,}".replace(",", "\u202f")
+def grouped(number: Any) -> str:
+    """Write a whole number in groups of three; what a node tells may be anything, so what is no number is unknown."""
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        return UNKNOWN
+    return f"{number:,}".replace(",", "\u202f")
 
 
 @register.filter
