@@ -90,12 +90,11 @@ class Matcher:
         counts as a line of the kernel, and the kernel never speaks for a program.
         """
         raw = line.encode("utf-8", "replace") if isinstance(line, str) else line
-        return self._find(cleaned(raw.rstrip(b"\n")), origin)
+        text = cleaned(raw.rstrip(b"\n"))
+        return self._find(text, [literal for literal in self._literals if literal in text], origin)
 
-    def _find(self, line: bytes, origin: Origin | None) -> Told | None:
-        present = [literal for literal in self._literals if literal in line]
-        if not present:
-            return None
+    def _find(self, line: bytes, present: list[bytes], origin: Origin | None) -> Told | None:
+        """Return what a line with these literals tells."""
         heard = {id(rule): rule for literal in present for rule in self._rules[literal] if _hears(rule.origin, origin)}
         ordered = sorted(heard.values(), key=lambda rule: rule.place)
         for text in parts(line):
@@ -119,24 +118,24 @@ class Matcher:
         """
         text = cleaned(block)
         line_of, counted_to = 0, 0
-        for start in self._suspects(text):
+        for start, present in sorted(self._suspects(text).items()):
             line_of += text.count(b"\n", counted_to, start)
             counted_to = start
             stop = text.find(b"\n", start)
-            told = self._find(text[start : stop if stop >= 0 else len(text)], origin)
+            told = self._find(text[start : stop if stop >= 0 else len(text)], present, origin)
             if told is not None:
                 yield line_of, told
 
-    def _suspects(self, text: bytes) -> list[int]:
-        """Return where lines begin that have a literal."""
-        starts: set[int] = set()
+    def _suspects(self, text: bytes) -> dict[int, list[bytes]]:
+        """Return where lines begin that have literals, with those literals."""
+        suspects: dict[int, list[bytes]] = {}
         for literal in self._literals:
             at = text.find(literal)
             while at >= 0:
-                starts.add(text.rfind(b"\n", 0, at) + 1)
+                suspects.setdefault(text.rfind(b"\n", 0, at) + 1, []).append(literal)
                 stop = text.find(b"\n", at)
                 at = text.find(literal, stop) if stop >= 0 else -1
-        return sorted(starts)
+        return suspects
 
 
 def _hears(written: Origin, asked: Origin | None) -> bool:

@@ -49,7 +49,7 @@ _ENDS = tuple(
 )
 _STATE = re.compile(
     r'"OOMKilled": ?(?P<oom>true|false),(?:[^{}"]{0,40}"\w{1,20}": ?[^{},]{1,80},){0,8}'
-    r'\s{0,20}"ExitCode": ?(?P<code>\d{1,3})\b'
+    r'\s{0,20}"ExitCode": ?(?P<code>\d{1,3})[,}\s]'
 )
 END_LITERALS = (
     "exited with ",

@@ -249,7 +249,7 @@ NCCL = family(
         ERROR,
         "A call to the network adapter failed.",
         "Restarted in place; on one node again: check its adapter and cable.",
-        line(r"Call to (?P<call>ibv_\w+) failed(?: with error (?P<reason>.{1,60}))?", "Call to ibv_"),
+        line(r"Call to (?P<call>ibv_\w+) failed with error (?!No|Ca)(?P<reason>.{6,60})", "Call to ibv_"),
         "NCCL WARN Call to ibv_modify_qp failed with error Connection timed out",
         repeat=SAME_NODE_AGAIN,
     ),

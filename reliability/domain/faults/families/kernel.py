@@ -292,7 +292,7 @@ _PROGRAMS = (
         ERROR,
         "A process crashed inside the collective library.",
         "Restarted in place; on one node again: check the links of its GPUs.",
-        line(_SEGFAULT + r"(?P<library>libnccl[^\[\s]*)", "segfault at"),
+        line(_SEGFAULT + r"(?P<library>libnccl[^\[\s]*)\[", "segfault at"),
         "pt_main_thread[25364]: segfault at 7f797fe00000 ip 00007f7c7ac69996 sp 00007f7c12fd7c30 error 4 in "
         "libnccl.so.2[7f7c7ac00000+d3d3000]",
         weight=WITNESS,
@@ -305,7 +305,7 @@ _PROGRAMS = (
         ERROR,
         "A process touched memory that is not its own and was ended.",
         "Correct the program; on one node only: check that node's memory.",
-        line(_SEGFAULT + r"(?P<library>[^\[\s]+)", "segfault at"),
+        line(_SEGFAULT + r"(?P<library>[^\[\s]+)\[", "segfault at"),
         "python3[5120]: segfault at 0 ip 00007f1d2c0ab3f1 sp 00007ffc2d1a7b10 error 4 in libc10.so[7f1d2c000000+8a000]",
         weight=WITNESS,
     ),

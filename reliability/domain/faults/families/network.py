@@ -66,7 +66,10 @@ MLX5 = family(
         ERROR,
         "The cable or transceiver of a network port is faulty.",
         "Reseat or replace it.",
-        line(_PORT + r"\[error\]: module (?P<module>\d+), Cable error(?:, (?P<reason>.{1,60}))?", "Cable error"),
+        line(
+            _PORT + r"\[error\]: module (?P<module>\d+), Cable error, (?!High)(?!.{0,3}$)(?P<reason>.{4,60})",
+            "Cable error",
+        ),
         "mlx5_core 0000:4c:00.0: Port module event[error]: module 0, Cable error, Bus stuck (I2C or data shorted)",
         debounce_s=_FLAP_S,
     ),
