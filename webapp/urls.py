@@ -5,7 +5,7 @@ from django.contrib.auth import views as auth
 from django.urls import URLPattern, URLResolver, include, path
 
 from reliability.api.health import healthz
-from reliability.views import errors, failovers, jobs, nodes, overview, planner, reports, sign_in, snapshots
+from reliability.views import errors, failovers, jobs, nodes, overview, planner, reports, retention, sign_in, snapshots
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", overview.overview, name="overview"),
@@ -16,6 +16,10 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("jobs/<slug:name>/drill/", jobs.drill, name="job-drill"),
     path("jobs/<slug:name>/propose/", jobs.propose, name="job-propose"),
     path("jobs/<slug:name>/snapshots/", snapshots.job_ledger, name="job-snapshots"),
+    path("jobs/<slug:name>/retention/", retention.page, name="job-retention"),
+    path("jobs/<slug:name>/retention/rules/", retention.set_rules, name="job-retention-rules"),
+    path("jobs/<slug:name>/trial/", retention.try_now, name="job-trial"),
+    path("jobs/<slug:name>/trial/schedule/", retention.set_schedule, name="job-trial-schedule"),
     path("jobs/<slug:name>/start/", jobs.start, name="job-start"),
     path("jobs/<slug:name>/stop/", jobs.stop, name="job-stop"),
     path("nodes/", nodes.node_list, name="nodes"),

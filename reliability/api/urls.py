@@ -9,7 +9,7 @@ from django.urls import URLPattern, URLResolver, include, path
 from rest_framework.renderers import JSONRenderer
 from rest_framework.routers import APIRootView, DefaultRouter
 
-from reliability.api import plans, resources, snapshots
+from reliability.api import plans, resources, retention, snapshots
 from reliability.api.schema import SchemaView, documentation, unversioned_documentation
 from reliability.api.tokens import TokenView
 
@@ -56,6 +56,9 @@ def versioned() -> list[URLPattern | URLResolver]:
         path("schema/", SchemaView.as_view(), name="api-schema"),
         path("docs/", documentation, name="api-docs"),
         path("jobs/<slug:name>/risk/", snapshots.WorkAtRisk.as_view(), name="job-risk"),
+        path("jobs/<slug:name>/retention/", retention.Retention.as_view(), name="api-job-retention"),
+        path("jobs/<slug:name>/trials/", retention.Trials.as_view(), name="api-job-trials"),
+        path("jobs/<slug:name>/trials/schedule/", retention.Schedule.as_view(), name="api-job-trial-schedule"),
         path("plans/preview/", plans.Preview.as_view(), name="plan-preview"),
         path("", include(router.urls)),
     ]
