@@ -12,6 +12,7 @@ from reliability.agent.jobs import LocalJobs
 from reliability.agent.localjob import LocalJob
 from reliability.agent.movers import Movers
 from reliability.agent.orderbook import OrderBook
+from reliability.agent.peer_keeping import PeerKeeping
 from reliability.agent.peer_serving import PeerServing
 from reliability.agent.probes.running import Probes
 from reliability.agent.reporter import Reporter
@@ -49,6 +50,7 @@ class Hands:
         jobs: LocalJobs,
         probes: Probes,
         peers: PeerServing,
+        partners: PeerKeeping,
         movers: Movers,
         trials: Trials,
         reporter: Reporter,
@@ -59,6 +61,7 @@ class Hands:
         self._jobs = jobs
         self._probes = probes
         self._peers = peers
+        self._partners = partners
         self._movers = movers
         self._trials = trials
         self._reporter = reporter
@@ -69,7 +72,8 @@ class Hands:
             OrderKind.RESTORE: self._restore,
             OrderKind.START: self._start,
             OrderKind.RELEASE: self._release,
-            OrderKind.PEER_SERVE: self._peer_serve,
+            OrderKind.PEER_SERVE: lambda order: self._peers.serve(order.payload, job=order.job, epoch=order.epoch),
+            OrderKind.PARTNER_KEEP: lambda order: self._partners.keep(order.payload, job=order.job, epoch=order.epoch),
             OrderKind.PROBE_SERVE: lambda order: self._probes.serve(order.payload),
             OrderKind.PROBE_MEASURE: lambda order: self._probes.measure(order.payload),
             OrderKind.PROBE_SDC: lambda order: self._probes.sdc(order.payload),
@@ -84,7 +88,7 @@ class Hands:
             self._trials.make_way(f"the order {order.kind} came")
         if order.job:
             self._book.raise_epoch(order.job, order.epoch)
-            self._peers.end_below(order.job, order.epoch)
+            self._end_lending(order.job, order.epoch)
             if order.kind not in _END_OLD_THEMSELVES:
                 self.supersede(order.job, order.epoch)
         return self._methods[order.kind](order)
@@ -92,10 +96,15 @@ class Hands:
     def supersede(self, job: str, epoch: int) -> None:
         """Take note of an attempt of a job; ranks of an older one end now, and again until their end is confirmed."""
         self._book.raise_epoch(job, epoch)
-        self._peers.end_below(job, epoch)
+        self._end_lending(job, epoch)
         part = self._jobs.find(job)
         if part is not None and (part.record.epoch < epoch or part.has_ranks_below(epoch)):
             self._stop_in(part, epoch, grace_s=0.0)
+
+    def _end_lending(self, job: str, epoch: int) -> None:
+        """Shards are served and kept for the newest attempt alone."""
+        self._peers.end_below(job, epoch)
+        self._partners.end_below(job, epoch)
 
     def _stop_in(self, part: LocalJob, epoch: int, *, grace_s: float) -> list[int]:
         try:
@@ -177,9 +186,6 @@ class Hands:
         self._movers.nudge()
         return {"pids": {str(rank): pid for rank, pid in pids.items()}, "seconds": _since(began)}
 
-    def _peer_serve(self, order: Order) -> Mapping[str, Any]:
-        return self._peers.serve(order.payload, job=order.job, epoch=order.epoch)
-
     def _release(self, order: Order) -> Mapping[str, Any]:
         part = self._jobs.here(order.job)
         if part is not None:
@@ -189,6 +195,7 @@ class Hands:
             part.programs.drain(part.record, self._movers.nudge, min(self._limit_s(order), DRAIN_LIMIT_S))
             self._released[order.job] = order.epoch
             self._jobs.release(part, order.epoch, seen=seen)
+        self._partners.forget(order.job)
         return {}
 
     def _set_period(self, order: Order) -> Mapping[str, Any]:

@@ -25,6 +25,7 @@ from reliability.agent.identity import Identity
 from reliability.agent.jobs import LocalJobs
 from reliability.agent.movers import Movers
 from reliability.agent.orderbook import OrderBook
+from reliability.agent.peer_keeping import PeerKeeping
 from reliability.agent.peer_serving import PeerServing
 from reliability.agent.periodic import Periodic
 from reliability.agent.probes.running import Probes
@@ -40,6 +41,7 @@ from reliability.tiers import choosing
 
 LEASE_LOOK_S = 0.1
 DISK_LOOK_S = 5.0
+OTHERS_LOOK_S = 2.0
 COMPARE_S = 5.0
 REJOIN_ONCE_IN_S = 60.0
 LAST_WORDS_S = 2.0
@@ -81,6 +83,7 @@ class AgentNode:
             ssd_dir=config.ssd_dir,
             jobs_dir=jobs_dir,
             report=self._reporter.report,
+            who=f"node {config.name} of {config.server}",
         )
         self._engine = EngineWatch(runtime, self._jobs, self._reporter.report)
         self._movers = Movers(config, self._jobs, self._reporter.report)
@@ -91,6 +94,12 @@ class AgentNode:
             ssd_dir=config.ssd_dir,
             log_dir=config.data_dir / "log",
         )
+        self._partners = PeerKeeping(
+            memory_dir=config.memory_dir,
+            jobs=self._jobs,
+            log_dir=config.data_dir / "log",
+            report=self._reporter.report,
+        )
         self._trials = Trials(config.data_dir / "log", config.ssd_dir, node=config.name)
         hands = Hands(
             node=config.name,
@@ -99,6 +108,7 @@ class AgentNode:
             jobs=self._jobs,
             probes=self._probes,
             peers=self._peers,
+            partners=self._partners,
             movers=self._movers,
             trials=self._trials,
             reporter=self._reporter,
@@ -123,6 +133,7 @@ class AgentNode:
         self._duties = [
             Periodic("lease", LEASE_LOOK_S, self._fences.look),
             Periodic("disks", DISK_LOOK_S, self._look_at_disks),
+            Periodic("others", OTHERS_LOOK_S, self._jobs.tell_asked),
             Periodic("containers", COMPARE_S, self._engine.compare),
         ]
         self._queue: OrderQueue | None = None
@@ -187,6 +198,7 @@ class AgentNode:
         self._engine.stop()
         self._probes.stop()
         self._peers.stop()
+        self._partners.stop()
         self._trials.stop()
         if self._runtime.kind == "process":
             self._end_children()

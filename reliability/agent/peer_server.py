@@ -19,22 +19,24 @@ from typing import Any
 
 from reliability.agent.peer_wire import PIECE_BYTES, Line, PeerGone, proof
 from reliability.agent.probes import request
-from reliability.errors import ReliabilityError, TierUnreachable
-from reliability.tiers import copying, direct, opening
+from reliability.errors import CopyMissing, ReliabilityError, TierUnreachable
+from reliability.tiers import copying, direct, opening, shards
 from reliability.tiers.directory import DirectoryTier
 from reliability.tiers.slotmaps import SlotMaps
 
 MOST_CONNECTIONS = 32
+NEWEST = "newest"
 
 
 class PeerServer:
-    """Serves what one order names. `wanted`: address, job, epoch, token, limit_s, hold, shards, memory_dir, ssd_dir."""
+    """Serves what one order names. `wanted`: address, job, epoch, token, limit_s, hold, shards, the folders."""
 
     def __init__(self, wanted: Mapping[str, Any]) -> None:
         self._token = str(wanted["token"])
         self._job, self._epoch = str(wanted["job"]), int(wanted["epoch"])
         self._hold = bool(wanted["hold"])
         self._allowed = {(str(each["tier"]), str(each["key"])) for each in wanted["shards"]}
+        self._ranks = {int(rank) for rank in wanted["ranks"]}
         self._tiers = {
             "memory": DirectoryTier(Path(wanted["memory_dir"]) / self._job / "mem"),
             "partner": DirectoryTier(Path(wanted["partner_dir"]) / self._job),
@@ -79,7 +81,12 @@ class PeerServer:
             line.say({"code": error.code, "message": error.message})
 
     def _answer(self, line: Line, tier: str, key: str, start: int) -> None:
-        if (tier, key) not in self._allowed:
+        if (tier, key) == ("memory", NEWEST) and self._ranks:
+            text = copying.json_bytes(self._newest())
+            line.say({"size_bytes": 0, "record_bytes": len(text)})
+            line.send(text)
+            return
+        if (tier, key) not in self._allowed and not self._is_of_ranks(tier, key):
             raise TierUnreachable(f"{key} on {tier} is not among what the order lets others read.")
         store = self._tiers[tier]
         record = store.record(key)
@@ -90,6 +97,24 @@ class PeerServer:
             line.send(text)
             for piece in pieces(min(start, size), size):
                 line.send(piece)
+
+    def _is_of_ranks(self, tier: str, key: str) -> bool:
+        shard = shards.parse(key)
+        return tier == "memory" and shard is not None and shard.flat_key == key and shard.rank in self._ranks
+
+    def _newest(self) -> list[dict[str, Any]]:
+        """Return the newest shard of each rank, but not of those that any rank's memory gives back."""
+        store, found = self._tiers["memory"], {}
+        for shard in sorted(filter(None, map(shards.parse, store.keys("")))):
+            if shard.rank in self._ranks:
+                found[shard.rank] = shard
+        told = []
+        for shard in found.values():
+            with contextlib.suppress(CopyMissing):
+                record = store.record(shard.flat_key)
+                if not _can_be_made(record.get("parts")):
+                    told.append({"key": shard.flat_key, "digest": record["digest"]})
+        return told
 
     @contextlib.contextmanager
     def _content(self, path: Path, *, in_memory: bool) -> Iterator[Any]:
@@ -106,6 +131,10 @@ class PeerServer:
             yield lambda start, end: _read(handle, path, start, end)
         finally:
             os.close(handle)
+
+
+def _can_be_made(parts: object) -> bool:
+    return isinstance(parts, dict) and not parts.get("sharded_bytes") and bool(parts.get("shared_bytes"))
 
 
 def _read(handle: int, path: Path, start: int, end: int) -> Iterator[bytes]:

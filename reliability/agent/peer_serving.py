@@ -57,6 +57,7 @@ class PeerServing:
             "limit_s": limit_s,
             "hold": bool(fields.raw.get("hold", True)),
             "shards": _shards(fields),
+            "ranks": [int(rank) for rank in fields.sequence("ranks", ())],
         }
         self.end_below(job, epoch)
         child, answer = self._children.serve(_MODULE, request, limit_s=limit_s)

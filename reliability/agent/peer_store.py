@@ -5,15 +5,17 @@ must make the wanted one; a chunk that is not what it says ends the transfer at 
 """
 
 import contextlib
+import json
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from reliability.agent.peer_wire import Line, PeerGone, proof
 from reliability.errors import CopyMissing, DigestMismatch, TierUnreachable
-from reliability.tiers import digests, records
+from reliability.tiers import digests, records, shards
+from reliability.tiers.shards import Shard
 
 CONNECT_S = 2.0
 _HINT = "Nothing to do: the next source is used. Look at the network between the nodes if it happens again."
@@ -50,35 +52,52 @@ class PeerShard:
         self._asked = asked
         self.record: dict[str, Any] = {}
 
+    def listed(self) -> list[dict[str, Any]]:
+        """Return what the other node says is newest of the ranks it serves; `key` is "newest" then."""
+        end = time.monotonic() + self._asked.limit_s
+        with self._connected(end) as line:
+            head = self._head(line)
+            return _items(line.take(_length(head)))
+
     @contextlib.contextmanager
     def opened(self) -> Iterator[Iterator[bytearray]]:
         """Yield the chunks of the shard in order; its commit record is in `record` from then on."""
-        end = time.monotonic() + self._asked.limit_s
+        with self._connected(time.monotonic() + self._asked.limit_s) as line:
+            size = self._ask(line)
+            yield self._chunks(line, size)
+
+    @contextlib.contextmanager
+    def _connected(self, end: float) -> Iterator[Line]:
         place = (self._peer.address, self._peer.port)
         try:
             with socket.create_connection(place, timeout=min(CONNECT_S, self._asked.limit_s)) as connection:
-                line = Line(connection, end=end)
-                size = self._ask(line)
-                yield self._chunks(line, size)
+                yield Line(connection, end=end)
         except OSError as error:
             told = f"{self._asked.key} on node {self._peer.node} ({self._asked.tier}) could not be read: {error}."
             raise TierUnreachable(told, hint=_HINT) from error
 
-    def _ask(self, line: Line) -> int:
+    def _head(self, line: Line) -> dict[str, Any]:
+        """Ask, and return the head of the answer. Raises what the other node says is wrong."""
         asked, nonce = self._asked, str(line.hear().get("nonce"))
-        about = {"job": asked.job, "epoch": asked.epoch, "tier": asked.tier, "key": asked.key}
-        line.say({**about, "from": 0, "proof": proof(self._peer.token, nonce, start=0, **about)})  # type: ignore[arg-type]
+        proven = proof(
+            self._peer.token, nonce, job=asked.job, epoch=asked.epoch, tier=asked.tier, key=asked.key, start=0
+        )
+        line.say({"tier": asked.tier, "key": asked.key, "from": 0, "proof": proven})
         head = line.hear()
         if "code" in head:
             kind = _ANSWERS.get(str(head["code"]), TierUnreachable)
             raise kind(f"Node {self._peer.node}: {str(head.get('message'))[:1000]}")
-        size, length = head.get("size_bytes"), head.get("record_bytes")
-        if not isinstance(size, int) or not isinstance(length, int) or not 0 <= length <= records.LIMIT_BYTES:
+        return head
+
+    def _ask(self, line: Line) -> int:
+        head = self._head(line)
+        size, length = head.get("size_bytes"), _length(head)
+        if not isinstance(size, int):
             raise PeerGone("the head of its answer makes no sense")
-        place = f"The record of {asked.key} on node {self._peer.node}"
+        place = f"The record of {self._asked.key} on node {self._peer.node}"
         self.record = records.parsed(place, bytes(line.take(length)))
-        if self.record["digest"] != asked.digest or self.record["size_bytes"] != size:
-            raise DigestMismatch(f"{place} says {self.record['digest']}, wanted is {asked.digest}.")
+        if self.record["digest"] != self._asked.digest or self.record["size_bytes"] != size:
+            raise DigestMismatch(f"{place} says {self.record['digest']}, wanted is {self._asked.digest}.")
         self._check_chunks(place, size)
         return size
 
@@ -114,3 +133,28 @@ class PeerShard:
     def _mismatch(self, what: str) -> DigestMismatch:
         where = f"{self._asked.key} on node {self._peer.node} ({self._asked.tier})"
         return DigestMismatch(f"{where}: {what} is not what was committed.")
+
+
+def newest(peer: Peer, asked: Asked) -> list[tuple[Shard, str]]:
+    """Return the newest shards that another node serves, with their digests. Raises CopyMissing, TierUnreachable."""
+    found = []
+    for item in PeerShard(peer, asked).listed():
+        shard, digest = shards.parse(str(item.get("key"))), str(item.get("digest"))
+        if shard is not None and digests.PATTERN.fullmatch(digest):
+            found.append((shard, digest))
+    return sorted(found)
+
+
+def _length(head: Mapping[str, Any]) -> int:
+    length = head.get("record_bytes")
+    if not isinstance(length, int) or isinstance(length, bool) or not 0 <= length <= records.LIMIT_BYTES:
+        raise PeerGone("the head of its answer makes no sense")
+    return length
+
+
+def _items(text: bytes | bytearray) -> list[dict[str, Any]]:
+    try:
+        items = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise PeerGone("its list is no JSON") from error
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []

@@ -41,8 +41,8 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
     class Meta:
         model = Node
         fields = (
-            "name", "role", "tier", "preemptible", "health", "health_reason", "jobs", "holds", "runtime", "address",
-            "agent_version", "host_facts", "hardware_ids", "spooled", "disks", "registered_at", "last_seen_at",
+            "name", "role", "tier", "preemptible", "failure_domain", "health", "health_reason", "jobs", "holds", "runtime",
+            "address", "agent_version", "host_facts", "hardware_ids", "spooled", "disks", "registered_at", "last_seen_at",
         )  # fmt: skip
 
     def get_jobs(self, node: Node) -> list[str]:

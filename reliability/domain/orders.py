@@ -25,6 +25,7 @@ class OrderKind(StrEnum):
     START = "start"
     RELEASE = "release"
     PEER_SERVE = "peer_serve"
+    PARTNER_KEEP = "partner_keep"
     PROBE_SERVE = "probe_serve"
     PROBE_MEASURE = "probe_measure"
     PROBE_SDC = "probe_sdc"

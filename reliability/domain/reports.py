@@ -31,6 +31,7 @@ class Registration:
     role_hint: str
     tier: int
     preemptible: bool
+    failure_domain: str
     hardware_ids: Mapping[str, Any]
     host: Mapping[str, Any]
     version: str
@@ -187,6 +188,7 @@ BODIES: Mapping[str, Reader] = {
             "head": _optional(f.text(most=MOST_HEAD)),
         }
     ),
+    "snapshot_removed": f.record({**_SNAPSHOT, "tier": _required(_tier)}),
     "snapshot_problem": f.record(
         {
             "snapshot_epoch": _optional(_epoch),
@@ -201,7 +203,6 @@ BODIES: Mapping[str, Reader] = {
 }
 """Readers of report bodies by kind. A kind that is not here is malformed."""
 
-    "snapshot_removed": f.record({**_SNAPSHOT, "tier": _required(_tier)}),
 NEEDS_JOB = frozenset({"rank_exit", "first_step", "snapshot_copy", "snapshot_removed"})
 
 _RANK_BEAT = f.record(
@@ -304,6 +305,7 @@ _REGISTRATION = f.record(
         "role_hint": _optional(f.one_of(*NodeRole), NodeRole.STANDBY.value),
         "tier": _optional(f.integer(least=1, most=1000), 1),
         "preemptible": _optional(f.boolean, False),
+        "failure_domain": _optional(f.text(most=80), ""),
         "hardware_ids": _optional(f.document, {}),
         "host": _optional(f.document, {}),
         "version": _optional(f.text(most=32), ""),

@@ -55,6 +55,12 @@ class Job(models.Model):
     unknown_action = models.CharField(max_length=20, choices=choices(Action), default=Action.RESTART_IN_PLACE)
     lease_rule = models.CharField(max_length=20, choices=choices(LeaseRule), default=LeaseRule.STOP_WHEN_STUCK)
     restart_budget = models.PositiveIntegerField(default=5)
+    partner_copies = models.BooleanField(
+        default=False, help_text="Each node keeps its neighbour's newest shards in memory too."
+    )
+    partner_bytes_per_s = models.FloatField(
+        default=0.0, help_text="how fast partner copies may be taken, bytes per second for each node; 0 means no limit"
+    )
     every_steps = models.PositiveIntegerField(default=20, help_text="Snapshot period in steps, as ordered last.")
     period_plan = models.JSONField(default=list, blank=True, help_text="[{from_step, every_steps}], oldest first")
     period_version = models.PositiveIntegerField(

@@ -26,6 +26,9 @@ class Node(models.Model):
     )
     tier = models.PositiveSmallIntegerField(default=1, help_text="Priority as a standby; 1 is used first.")
     preemptible = models.BooleanField(default=False, help_text="Its own work may be stopped when it is needed.")
+    failure_domain = models.CharField(
+        max_length=80, blank=True, help_text="What fails together: a rack, a power feed; empty when nobody named one."
+    )
     health = models.CharField(max_length=16, choices=choices(NodeHealth), default=NodeHealth.UNKNOWN)
     health_reason = models.TextField(blank=True)
     incarnation = models.CharField(max_length=64, blank=True)

@@ -8,6 +8,7 @@ from django.db.models import Q, QuerySet
 
 from reliability.domain import goodput
 from reliability.domain.failover import OPEN, Event, State
+from reliability.domain.orders import OrderKind
 from reliability.domain.snapshots import EpochStart, SnapshotId, lineage_ceilings
 from reliability.domain.standby import Verdict
 from reliability.models import (
@@ -57,6 +58,13 @@ def free_nodes() -> QuerySet[Node]:
 def slots_of(job: Job) -> list[Slot]:
     """Return the job's slots in order, with their nodes."""
     return list(Slot.objects.filter(job=job).select_related("node").order_by("index"))
+
+
+def keeps_partner_copy(job: Job, node: Node, rank: int) -> bool:
+    """Return whether a node was told to keep a copy of a rank's shards for a partner."""
+    told = OrderRecord.objects.filter(job=job, node=node, kind=OrderKind.PARTNER_KEEP).order_by("-created_at")
+    payloads = told.values_list("payload", flat=True)[:10]
+    return any(rank in (payload.get("peer") or {}).get("ranks", ()) for payload in payloads)
 
 
 def placement(job: Job) -> dict[int, str]:

@@ -100,6 +100,8 @@ FIELDS: Mapping[str, _Field] = {
     "restart_budget": _Field(f.integer(most=10_000), 5),
     "warn_full_within_s": _Field(f.nullable(f.number(least=0, most=31_536_000)), None),
     "warn_free_share": _Field(f.nullable(f.number(least=0, most=0.95)), None),
+    "partner_copies": _Field(f.boolean, False),
+    "partner_bytes_per_s": _Field(f.number(least=0, most=1e15), 0.0),
     "every_steps": _Field(f.integer(least=1, most=MOST_STEPS), 20),
 }
 
@@ -146,6 +148,8 @@ def _check_together(values: Mapping[str, Any]) -> None:
         raise InvalidInput("image", "means nothing to the process runtime", hint="Leave it out, or use docker.")
     if values["runtime"] == "process" and values["mounts"]:
         raise InvalidInput("mounts", "mean nothing to the process runtime", hint="Its ranks see the node's own paths.")
+    if values["partner_copies"] and values["nodes"] < 2:
+        raise InvalidInput("partner_copies", "need a second node", hint="Leave it out for a job on one node.")
     if values["workdir"] and not Path(values["workdir"]).is_absolute():
         raise InvalidInput("workdir", "is not absolute", hint="Give the full path as the program sees it.")
     if Job.objects.filter(name=values["name"]).exists():

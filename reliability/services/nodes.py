@@ -82,6 +82,7 @@ def _take_over(node: Node, registration: Registration, now: datetime) -> None:
     node.role_hint = registration.role_hint
     node.tier = registration.tier
     node.preemptible = registration.preemptible
+    node.failure_domain = registration.failure_domain
     node.hardware_ids = dict(registration.hardware_ids)
     node.host_facts = dict(registration.host)
     node.agent_version = registration.version

@@ -36,8 +36,7 @@ def record_copy(job: Job, node: Node, body: Mapping[str, Any], *, at: datetime) 
     Raises InvalidInput when the rank is not of this job or does not run on the node that reports.
     """
     rank = body["rank"]
-    owner = Rank.objects.filter(job=job, rank=rank).values_list("slot__node_id", flat=True).first()
-    if rank >= job.world_size or owner != node.pk:
+    if rank >= job.world_size or not _may_report(job, node, body):
         raise InvalidInput("rank", f"{rank} of job {job.name} does not run on {node.name}")
     snapshot, _ = Snapshot.objects.get_or_create(
         job=job, epoch=body["snapshot_epoch"], step=body["step"], defaults={"created_at": at}
@@ -60,6 +59,14 @@ def record_copy(job: Job, node: Node, body: Mapping[str, Any], *, at: datetime) 
             raise_storage_step(job, snapshot)
     dispatch.changed(f"job:{job.pk}", "overview")
     return copy
+
+
+def _may_report(job: Job, node: Node, body: Mapping[str, Any]) -> bool:
+    """A node reports its own ranks' copies, and the partner copies that it was told to keep."""
+    if body["tier"] == Tier.PARTNER:
+        return core.keeps_partner_copy(job, node, body["rank"])
+    owner = Rank.objects.filter(job=job, rank=body["rank"]).values_list("slot__node_id", flat=True).first()
+    return bool(owner == node.pk)
 
 
 def _commit(copy: SnapshotCopy, body: Mapping[str, Any], *, at: datetime, costs: bool) -> None:

@@ -62,6 +62,15 @@ class Children:
         finally:
             self._finish(child, 0.0)
 
+    def begin(self, module: str, mode: str, request: Mapping[str, Any]) -> Child:
+        """Start a child that tells by lines; the caller reads them, in the thread that calls this, and ends it."""
+        return self._start(module, mode, request)
+
+    def end(self, child: Child) -> None:
+        """End a child that was begun."""
+        kill(child.pid)
+        self._finish(child, 0.0)
+
     def stop(self) -> None:
         """End all that still run."""
         with self._lock:

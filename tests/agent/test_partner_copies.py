@@ -1,0 +1,211 @@
+"""A node keeps its neighbour's newest shards in memory: whole or not at all, within its room, and only the newest."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from reliability.agent import payloads, peer_keeper, restoring, sealing
+from reliability.agent.folder import JobFolder as AgentFolder
+from reliability.agent.peer_keeper import Keeper
+from reliability.agent.peer_serving import PARTNERS
+from reliability.tiers import copying
+from reliability.tiers.directory import DirectoryTier
+from reliability.trainer.folder import JobFolder
+from reliability.trainer.parts import NOTHING, Named
+from reliability.trainer.reading import load
+from reliability.trainer.snapshots import MemoryTier
+from tests.agent.conftest import CHECKOUT
+from tests.agent.ingest import until
+from tests.agent.test_peers import EPOCH, TOKEN, Serving
+from tests.trainer.shards import JOB
+
+KILLS = int(os.environ.get("STEPKEEPER_KILLS", "8"))
+
+
+class Neighbours:
+    """A node that trains and serves, and the folder in which another one keeps its newest shards."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("tests.agent.test_peers.JOB", JOB)
+        monkeypatch.setattr(peer_keeper, "say", lambda kind, _job, body: self.said.append((kind, body)))
+        self.said: list[tuple[str, dict[str, Any]]] = []
+        self.owner = Serving(root / "owner")
+        self.folder = root / "keeper" / PARTNERS / JOB
+        self.folder.parent.parent.mkdir()
+        job = JobFolder(self.owner.memory / JOB)
+        job.make()
+        self.memory = job.memory
+        self.trainer = MemoryTier(job, job=JOB, epoch=EPOCH, rank=0)
+        payload = {"token": TOKEN, "limit_s": 60, "hold": False, "shards": [], "ranks": [0]}
+        self.port = int(self.owner.peers.serve(payload, job=JOB, epoch=EPOCH)["port"])
+
+    @property
+    def wanted(self) -> dict[str, Any]:
+        peer = {"node": "owner", "address": "127.0.0.1", "port": self.port, "token": TOKEN, "ranks": [0]}
+        return {
+            "job": JOB, "epoch": EPOCH, "peer": peer, "folder": str(self.folder), "bytes_per_s": 0.0, "limit_s": 60.0,
+        }  # fmt: skip
+
+    def save(self, step: int, *, named: Named = NOTHING, words: int = 300_000) -> None:
+        self.trainer.save(step, {"model": np.full(words, step, dtype="f8")}, named=named)
+        sealing.seal_all(self.memory, job=JOB)
+
+    def keeper(self, **given: Any) -> Keeper:
+        keeper = Keeper({**self.wanted, **given})
+        keeper.begin()
+        return keeper
+
+    @property
+    def kept(self) -> list[str]:
+        return list(DirectoryTier(self.folder).keys(""))
+
+    def of_kind(self, kind: str) -> list[dict[str, Any]]:
+        return [body for said, body in self.said if said == kind]
+
+
+@pytest.fixture
+def neighbours(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Neighbours]:
+    neighbours = Neighbours(folder, monkeypatch)
+    yield neighbours
+    neighbours.trainer.close(5.0)
+    neighbours.owner.peers.stop()
+
+
+def test_the_newest_shard_is_kept_and_what_two_newer_ones_replace_is_let_go(neighbours: Neighbours) -> None:
+    keeper = neighbours.keeper()
+    for step in (10, 20, 30):
+        neighbours.save(step)
+        assert keeper.look()
+    assert neighbours.kept == [f"e{EPOCH}-s20-r0", f"e{EPOCH}-s30-r0"]
+    told = neighbours.of_kind("snapshot_copy")
+    assert [(body["step"], body["tier"]) for body in told] == [(10, "partner"), (20, "partner"), (30, "partner")]
+    assert [body["step"] for body in neighbours.of_kind("snapshot_removed")] == [10]
+    newest = neighbours.memory / f"e{EPOCH}-s30-r0.snap"
+    assert (neighbours.folder / newest.name).read_bytes() == newest.read_bytes()
+
+
+def test_what_any_rank_can_give_back_is_not_kept_twice(neighbours: Neighbours) -> None:
+    neighbours.save(10, named=Named({"model": "replicated"}))
+    assert neighbours.keeper().look()
+    assert neighbours.kept == []
+
+
+def test_without_room_in_memory_it_is_refused_with_the_figures_and_told_once(
+    neighbours: Neighbours, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peer_keeper, "LEAST_FREE", 1.0)
+    neighbours.save(10)
+    keeper = neighbours.keeper()
+    assert [keeper.look(), keeper.look()] == [False, False]
+    (problem,) = neighbours.of_kind("snapshot_problem")
+    assert (problem["code"], problem["tier"]) == ("tier_full", "partner")
+    assert "of node owner: it takes" in problem["message"]
+    assert neighbours.kept == []
+    assert list(neighbours.folder.iterdir()) == []
+
+
+def test_the_rate_is_kept(neighbours: Neighbours) -> None:
+    neighbours.save(10, words=3_000_000)
+    began = time.monotonic()
+    neighbours.keeper(bytes_per_s=40e6).look()
+    assert time.monotonic() - began > 0.15  # 24 MB, the first chunk of which waits for nothing
+    assert neighbours.kept == [f"e{EPOCH}-s10-r0"]
+
+
+def test_a_neighbour_that_is_gone_is_told_of_and_what_is_kept_stays(neighbours: Neighbours) -> None:
+    keeper = neighbours.keeper()
+    neighbours.save(10)
+    keeper.look()
+    neighbours.owner.peers.stop()
+    until(lambda: not keeper.look(), 5)
+    assert [body["code"] for body in neighbours.of_kind("snapshot_problem")] == ["tier_unreachable"]
+    assert neighbours.kept == [f"e{EPOCH}-s10-r0"]
+
+
+def test_a_save_never_waits_for_a_partner_that_reads(neighbours: Neighbours) -> None:
+    """The slot that is read may be written over; the copy then fails its digest and a newer one is taken."""
+    neighbours.save(10, words=3_000_000)
+    keeper = neighbours.keeper(bytes_per_s=0.0)
+    real = keeper._pace.take
+    saved = []
+
+    def overwritten(count: int) -> None:
+        if not saved:
+            saved.extend((20, 30, 40))
+            for step in (20, 30, 40):
+                neighbours.save(step, words=3_000_000)
+        real(count)
+
+    keeper._pace.take = overwritten  # type: ignore[method-assign]
+    keeper.look()
+    until(lambda: keeper.look() and neighbours.kept, 10)
+    assert neighbours.trainer.taken == 4
+    assert neighbours.kept[-1] == f"e{EPOCH}-s40-r0"
+    for key in neighbours.kept:
+        copying.verify(neighbours.folder / f"{key}.snap", digest=DirectoryTier(neighbours.folder).record(key)["digest"])
+
+
+def test_a_killed_keeper_leaves_nothing_that_looks_whole_and_is_not(neighbours: Neighbours) -> None:
+    store = DirectoryTier(neighbours.folder)
+    for number in range(KILLS):
+        neighbours.save(10 * (number + 1), words=1_000_000)
+        child = subprocess.Popen(
+            [sys.executable, "-m", "reliability.agent.peer_keeper", "keep", f"--parent={os.getpid()}"],
+            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd=CHECKOUT,
+        )  # fmt: skip
+        assert child.stdin is not None
+        child.stdin.write(json.dumps(neighbours.wanted).encode())
+        child.stdin.close()
+        until(lambda: (neighbours.folder / ".").exists(), 10)
+        time.sleep(random.uniform(0.0, 0.06))  # another moment each time
+        child.send_signal(signal.SIGKILL)
+        child.wait(10)
+        for key in store.keys(""):
+            copying.verify(store.data_path(key), digest=store.record(key)["digest"])
+    keeper = neighbours.keeper()
+    assert keeper.look()
+    assert neighbours.kept[-1] == f"e{EPOCH}-s{10 * KILLS}-r0"
+    assert not list(neighbours.folder.glob("*.part"))
+
+
+@pytest.mark.parametrize("here", [True, False], ids=["on the keeper", "on a standby"])
+def test_the_shard_of_a_lost_node_comes_from_its_partner_bit_by_bit(neighbours: Neighbours, here: bool) -> None:
+    neighbours.save(10)
+    neighbours.keeper().look()
+    original = (neighbours.memory / f"e{EPOCH}-s10-r0.snap").read_bytes()
+    record = DirectoryTier(neighbours.folder).record(f"e{EPOCH}-s10-r0")
+    standby = AgentFolder(neighbours.folder.parents[2] / "standby" / JOB)
+    standby.root.parent.mkdir()
+    standby.make()
+    source = {
+        "tier": "partner",
+        "path": str(neighbours.folder / f"e{EPOCH}-s10-r0.snap"),
+        "digest": record["digest"],
+        "size_bytes": record["size_bytes"],
+        "node": "keeper",
+    }
+    keeper = Serving(neighbours.folder.parents[2] / "keeper-serves")
+    keeper.memory.symlink_to(neighbours.folder.parents[1])
+    if not here:
+        port = keeper.serve(("partner", f"e{EPOCH}-s10-r0"), epoch=EPOCH + 1)
+        source["peer"] = {"address": "127.0.0.1", "port": port, "token": TOKEN}
+    wanted = {"step": 10, "snapshot_epoch": EPOCH, "ranks": [{"rank": 0, "sources": [source]}]}
+    node = "keeper" if here else "standby"
+    (outcome,) = restoring.restore(
+        standby.memory, payloads.restore(wanted), node=node, job=JOB, epoch=EPOCH + 1, limit_s=20
+    )
+    keeper.peers.stop()
+    assert outcome["tier"] == "partner"
+    brought = standby.memory.data_path(f"e{EPOCH}-s10-r0")
+    assert brought.read_bytes() == original
+    assert load(brought.with_suffix(".json"), rank=0)[1]["model"][0] == 10
