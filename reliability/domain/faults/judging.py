@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from reliability.domain.faults.findings import NO_CONTEXT, Attempt, Context, Finding, Judgement
 from reliability.domain.faults.suspects import Suspect, node_lost_by_many, rank_behind
 from reliability.domain.faults.table import TABLE, Table
-from reliability.domain.faults.weighing import Weighed, weigh
+from reliability.domain.faults.weighing import Weighed, standing, weigh
 from reliability.domain.faults.words import STRENGTH, Action, FaultClass, Severity
 
 BLAST_WINDOW_S = 60.0
@@ -71,7 +71,9 @@ def _waiting(weighed: Sequence[Weighed], sentence: str) -> Judgement:
     )
 
 
-def _only_follow_ups(weighed: Sequence[Weighed], now: float, settle_s: float, context: Context) -> Judgement:
+def _only_follow_ups(
+    weighed: Sequence[Weighed], now: float, settle_s: float, context: Context, table: Table
+) -> Judgement:
     """Consequences without a cause: wait for one, then name who is behind them, or restart: nothing accuses a node."""
     waited = now - min(item.finding.at for item in weighed if item.row.follow_up)
     if waited <= settle_s:
@@ -79,6 +81,9 @@ def _only_follow_ups(weighed: Sequence[Weighed], now: float, settle_s: float, co
             weighed, f"Only consequences are known so far: the cause is awaited for {settle_s - waited:.1f} s more."
         )
     findings = [item.finding for item in weighed]
+    condition = standing(weighed, findings, table, now=now)
+    if condition is not None:
+        return _decided([*weighed, condition], condition, Action.OBSERVE, None)
     suspect = node_lost_by_many(findings, context) or rank_behind(findings, context)
     told = tuple(_told(item) for item in weighed)
     if suspect is not None:
@@ -102,7 +107,8 @@ def _suspected(suspect: Suspect, told: tuple[str, ...]) -> Judgement:
 
 def _same_step_elsewhere(root: Weighed, context: Context) -> Attempt | None:
     """Return an earlier end with the same code at the same step on other nodes: then it is the job's own."""
-    if context.step is None or root.row.severity is Severity.FATAL:
+    accused = root.fault_class is FaultClass.HARDWARE or root.row.severity is Severity.FATAL
+    if context.step is None or accused or root.row.unexplained:
         return None
     for attempt in context.attempts:
         if attempt.code == root.row.code and attempt.step == context.step and root.finding.node not in attempt.nodes:
@@ -149,7 +155,7 @@ def judge(
         earlier = _same_step_elsewhere(root, context)
         return judgement if earlier is None else _of_the_job(judgement, earlier, context)
     if any(item.row.follow_up for item in weighed):
-        return _only_follow_ups(weighed, now, settle_s, context)
+        return _only_follow_ups(weighed, now, settle_s, context, table)
     pending = max(item.pending_s for item in weighed)
     if pending > 0:
         return _waiting(weighed, f"What is known may end by itself: it is awaited for {pending:.0f} s more.")

@@ -1,7 +1,7 @@
 """What is each finding worth in its company? Every rule takes the findings and says which of them weigh more or less.
 
 Rules that need no company stand in the table. Those here: a witness counts only beside an end; a condition that ended
-counts no more, and one that stands counts more when training stops; the same place hit again and again is hardware; the
+counts no more, one that stands explains why training stopped; the same place hit again and again is hardware; the
 driver's own word on the recovery raises the code before it; planned maintenance is no fault.
 """
 
@@ -52,7 +52,7 @@ def weigh(
     items = [_alone(each, table) for each in ordered]
     items = _witnesses(items)
     items = _unexplained(items, unknown_action)
-    items = [_condition(each, ordered, items, table, now) for each in items]
+    items = [_condition(each, ordered, table, now) for each in items]
     items = [_repeated(each, ordered, context, table) for each in items]
     items = _recovery_told(items)
     return [_planned(each, context) for each in items]
@@ -84,24 +84,31 @@ def _unexplained(items: Sequence[Weighed], unknown_action: Action) -> list[Weigh
     ]
 
 
-def _condition(
-    item: Weighed, findings: Sequence[Finding], items: Iterable[Weighed], table: Table, now: float
-) -> Weighed:
-    """Weigh a condition by whether it stands, for how long, and whether training stopped while it did."""
+def _condition(item: Weighed, findings: Sequence[Finding], table: Table, now: float) -> Weighed:
+    """Weigh a condition by whether it stands and for how long."""
     row = item.row
     if not row.debounce_s and row.standing_action is None:
         return item
     if not stands(item.finding, findings, table, now=now):
         return item.at(Action.OBSERVE, "It ended by itself.")
     again = flaps(item.finding, findings, until=now)
-    flapping = f" It came {again} times in a short while." if again >= FLAPS else ""
-    if row.standing_action is not None and any(each.row.follow_up or is_end(each.row) for each in items):
-        return item.raised(row.standing_action, f"Training stopped while this stands.{flapping}")
+    flapping = (
+        replace(item, notes=(*item.notes, f"It came {again} times in a short while.")) if again >= FLAPS else item
+    )
     left = waits_s(item.finding, row, now=now)
     if item.action is not Action.OBSERVE and left > 0:
-        waiting = item.at(Action.OBSERVE, f"It may end by itself: awaited for {left:.0f} s more.")
+        waiting = flapping.at(Action.OBSERVE, f"It may end by itself: awaited for {left:.0f} s more.")
         return replace(waiting, pending_s=left)
-    return item
+    return flapping
+
+
+def standing(items: Iterable[Weighed], findings: Sequence[Finding], table: Table, *, now: float) -> Weighed | None:
+    """Return the first condition that stands and that explains why training stopped, at the action for that."""
+    for item in items:
+        action = item.row.standing_action
+        if action is not None and stands(item.finding, findings, table, now=now):
+            return item.raised(action, "Training stopped while this stands.")
+    return None
 
 
 def _places(finding: Finding, place: str) -> tuple[object, ...] | None:
