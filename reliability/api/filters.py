@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django import forms
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django_filters import rest_framework as filters
 from django_filters.fields import IsoDateTimeField
 
@@ -105,7 +105,12 @@ class SnapshotFilters(filters.FilterSet):
 
     def by_node(self, rows: QuerySet[Snapshot], _name: str, value: str) -> QuerySet[Snapshot]:
         """Keep those of which the node holds a copy, or held one."""
-        return rows.filter(pk__in=SnapshotCopy.objects.filter(node__name=value).order_by().values("snapshot_id"))
+        node = Node.objects.filter(name=value).first()
+        return (
+            rows.filter(Exists(SnapshotCopy.objects.filter(snapshot=OuterRef("pk"), node=node)))
+            if node
+            else rows.none()
+        )
 
     def by_tier(self, rows: QuerySet[Snapshot], _name: str, value: list[str]) -> QuerySet[Snapshot]:
         """Keep those that can be read there, unless a state says more."""

@@ -40,7 +40,9 @@ class Node(models.Model):
     containers = models.JSONField(
         default=dict, blank=True, help_text="job -> {epoch, container}, as the last heartbeat told"
     )
-    disks = models.JSONField(default=dict, blank=True, help_text="tier -> {free_bytes, total_bytes, free_inodes, total_inodes}")
+    disks = models.JSONField(
+        default=dict, blank=True, help_text="tier -> {free_bytes, total_bytes, free_inodes, total_inodes}"
+    )
     spooled = models.PositiveIntegerField(default=0, help_text="reports that wait on the node to be sent")
     registered_at = models.DateTimeField()
     last_seen_at = models.DateTimeField(null=True, blank=True)

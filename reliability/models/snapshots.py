@@ -44,7 +44,7 @@ class SnapshotCopy(models.Model):
     `verified_at`: when it was last known that somebody read it whole with the right digest.
     """
 
-    snapshot = models.ForeignKey(Snapshot, on_delete=models.CASCADE, related_name="copies")
+    snapshot = models.ForeignKey(Snapshot, on_delete=models.CASCADE, related_name="copies", db_index=False)
     rank = models.PositiveIntegerField()
     tier = models.CharField(max_length=8, choices=choices(Tier))
     node = models.ForeignKey(
@@ -75,6 +75,7 @@ class SnapshotCopy(models.Model):
             ),
         )
         indexes = (
+            models.Index(fields=("snapshot", "node", "rank"), name="copy_of_snapshot"),
             models.Index(fields=("node", "tier", "state", "rank", "id"), name="copy_on_node"),
             models.Index(
                 fields=("changed_at",),

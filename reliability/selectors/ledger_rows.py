@@ -164,7 +164,8 @@ def standing_so(
     plain = [state for state in states if state != Standing.ABANDONED]
     gone = [state for state in plain if state in GONE]
     there = [state for state in plain if state not in GONE]
-    fits = Q(Exists(on_tier.filter(state__in=gone))) if gone else Q(pk__in=[])
+    unused = Q(state=Standing.ABSENT, tier__in=SELDOM) if not tiers else Q(pk__in=[])
+    fits = Q(Exists(on_tier.filter(state__in=gone).exclude(unused))) if gone else Q(pk__in=[])
     if there:
         fits |= Q(Exists(on_tier.filter(state__in=there))) & ~beside
     if Standing.ABANDONED in states:
