@@ -69,10 +69,10 @@ class ProgramPart:
             snapshot=plan.restore,
             ranks=[place.rank for place in plan.ranks],
         )
-        return lambda rank: _environment(inside, self.folder.place(rule, rank), attempt, rule.marker)
+        return lambda rank: environment(inside, self.folder.place(rule, rank), attempt, rule.marker)
 
 
-def _environment(inside: str, place: str, attempt: Attempt, marker: str) -> dict[str, str]:
+def environment(inside: str, place: str, attempt: Attempt, marker: str) -> dict[str, str]:
     found = {"STEPKEEPER_SNAPSHOT_DIR": f"{inside}/{place}", "STEPKEEPER_SNAPSHOT_MARKER": marker}
     if attempt.step is not None:
         found["STEPKEEPER_RESTORE_DIR"] = f"{inside}/{place}/{attempt.restored[place]}"

@@ -1,0 +1,70 @@
+"""Where do a framework's own checkpoints go, when are they due, and which one does this attempt begin from?
+
+For jobs with a `snapshot_folder`: each step is a folder below STEPKEEPER_SNAPSHOT_DIR. It is gathered under a hidden
+name and gets its own when it is whole; a marker file says so too. Outside a guarded job the same program saves
+nothing and begins anew.
+"""
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..client import Run, attach
+from ..errors import ConfigurationError
+
+
+class Steps:
+    """The step folders of one rank, and its word to the node about how far it is."""
+
+    def __init__(self, environment: Mapping[str, str] | None = None, *, run: Run | None = None) -> None:
+        """Raises ConfigurationError when the job is guarded and has no snapshot folder."""
+        environment = os.environ if environment is None else environment
+        self.run = run or attach(environment)
+        folder = environment.get("STEPKEEPER_SNAPSHOT_DIR", "")
+        if self.run.guarded and not folder:
+            raise ConfigurationError(
+                "the job has no snapshot folder, so the framework's checkpoints would not be kept",
+                hint="Add the table [snapshot_folder] to the job file; it may be empty.",
+            )
+        self.folder = Path(folder) if folder else None
+        restored = environment.get("STEPKEEPER_RESTORE_DIR", "")
+        self.restored = Path(restored) if restored else None
+        self.start = self.run.restore()
+        self._marker = environment.get("STEPKEEPER_SNAPSHOT_MARKER") or "STEPKEEPER_DONE"
+        self._reported = self.start
+
+    def due(self, step: int) -> bool:
+        """Return whether a snapshot follows the finished step `step`; all ranks get the same answer."""
+        return self.folder is not None and self.run.due(step)
+
+    def report(self, step: int, loss: Any = None) -> None:
+        """Tell that `step` steps are finished. A step that was told already is not told again."""
+        if step > self._reported:
+            self._reported = step
+            self.run.step(step, loss=loss)
+
+    def gathering(self, step: int, *, own: bool = True) -> Path:
+        """Return the folder in which a step is gathered. `own`: this rank makes it, and empty."""
+        path = self._in_folder(f".step-{step}.part")
+        if own:
+            shutil.rmtree(path, ignore_errors=True)
+            path.mkdir(parents=True)
+        return path
+
+    def seal(self, step: int) -> Path:
+        """Say that a step which was gathered is whole; return where it is now. One rank of the folder does it."""
+        path, final = self._in_folder(f".step-{step}.part"), self._in_folder(f"step-{step}")
+        self.mark(path)
+        path.rename(final)
+        return final
+
+    def mark(self, step_folder: Path) -> None:
+        """Say that a folder which has its final name is whole."""
+        (step_folder / self._marker).touch()
+
+    def _in_folder(self, name: str) -> Path:
+        if self.folder is None:
+            raise ConfigurationError("there is no snapshot folder: the program runs outside a guarded job")
+        return self.folder / name
