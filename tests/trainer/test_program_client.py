@@ -1,4 +1,4 @@
-"""The client in a job whose program writes its snapshots itself: it tells of steps and what is due, and saves nothing."""
+"""The client where a program writes its snapshots itself: it tells of steps and of what is due, and saves nothing."""
 
 from pathlib import Path
 
