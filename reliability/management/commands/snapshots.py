@@ -2,19 +2,20 @@
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence, Set
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO, cast
 
 from django.core.management import BaseCommand, CommandError, CommandParser
 
-from reliability.domain.snapshots import SnapshotId, in_lineage, lineage_ceilings
+from reliability.domain.snapshots import SnapshotId, Tier, in_lineage, lineage_ceilings
 from reliability.management import exporting, pruning
 from reliability.management.console import job_named, plain_errors, table
 from reliability.management.progress import Bar, size_text
 from reliability.models import Job
 from reliability.ports import TierStore
 from reliability.selectors import core
-from reliability.services import snapshots
+from reliability.services import clock, retention, snapshots
 from reliability.tiers import catalogue, choosing, lines
 from reliability.tiers.catalogue import Stored
 from reliability.tiers.directory import DirectoryTier
@@ -36,7 +37,7 @@ class Command(BaseCommand):
             "verify": "read it all and compare digests; exit code 1 when something is wrong",
             "restore": "copy the newest good snapshot into a folder",
             "export": "write the newest good snapshot as .safetensors, .pt or .pth files, one a rank",
-            "prune": "remove old snapshots, and those of abandoned attempts",
+            "prune": "remove what the job's rules do not keep, or those given here, and abandoned attempts first",
         }
         for name, text in texts.items():
             action = actions.add_parser(name, help=text)
@@ -53,8 +54,13 @@ class Command(BaseCommand):
             if name == "export":
                 action.add_argument("--rank", type=int, help="this rank alone")
             if name == "prune":
-                action.add_argument("--keep", type=int, default=8, help="how many whole snapshots stay (8)")
-                action.add_argument("--dry-run", action="store_true", help="only show what would go")
+                action.add_argument("--keep", type=int, metavar="N", help="the newest N whole ones stay")
+                action.add_argument(
+                    "--every-steps", type=int, metavar="STEPS", help="of each so many steps the first stays"
+                )
+                action.add_argument("--younger", metavar="TIME", help="those younger than that stay, as 12h or 7d")
+                action.add_argument("--cap", metavar="SIZE", help="more than that does not stay, as '500 GB'")
+                action.add_argument("--dry-run", action="store_true", help="only show what would go, and why")
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Carry out one action."""
@@ -115,22 +121,46 @@ class Command(BaseCommand):
                 self.stdout.write(f"{_name(good)}, rank {rank}: {one}")
 
     def _prune(self, tier: TierStore, found: Sequence[Stored], options: dict[str, Any], job: Job | None) -> None:
-        plan = pruning.plan(found, keep=options["keep"], line=options["line"])
-        for each in plan.gone:
-            self.stdout.write(f"{'Would remove' if options['dry_run'] else 'Removes'} {_name(each)}: {_state(each)}")
+        if job is not None and not options["dry_run"] and core.open_failover(job) is not None:
+            raise CommandError(f"A recovery of {job.name} is open: nothing is removed before it is over.")
+        rule, now = pruning.rule_of(job, options), clock.now()
+        plan = pruning.plan(found, rule=rule, line=options["line"], ledger=pruning.ledger_of(job), now=now.timestamp())
+        verb = "Would remove" if options["dry_run"] else "Removes"
+        for each, why in plan.gone:
+            self.stdout.write(f"{verb} {_name(each)} ({_state(each)}, {size_text(each.size_bytes)}): {why}")
+        if job is not None:
+            self._tell_of_ssds(job, now, dry_run=options["dry_run"])
         if options["dry_run"] or not plan.gone:
-            self.stdout.write(f"{len(plan.gone)} snapshots, {size_text(sum(each.size_bytes for each in plan.gone))}.")
+            self.stdout.write(f"{len(plan.gone)} snapshots, {size_text(plan.size_bytes)}.")
             return
         with self._bar(plan.newest) as bar:  # nothing goes before what stays was read
             read = catalogue.verified(tier, plan.newest, bar.add)
         if not read.whole:
             raise CommandError(f"{_name(read)} would be the newest to stay, and is no good: {_state(read)}.")
-        for each in plan.gone:
-            for key in each.keys.values():
-                tier.delete(key)
-            if job is not None:
-                snapshots.note_removed(job, each.snapshot)
+        self._remove(tier, plan, job)
         self.stdout.write(f"{len(plan.gone)} snapshots are removed.")
+
+    def _remove(self, tier: TierStore, plan: pruning.Plan, job: Job | None) -> None:
+        """Remove each shard's record before its data, and note each snapshot once all of it is gone."""
+        with Bar(self._terminal(), "remove", plan.size_bytes) as bar:
+            for each, why in plan.gone:
+                for rank, key in each.keys.items():
+                    tier.delete(key)
+                    bar.add(each.sizes.get(rank, 0))
+                if job is not None:
+                    snapshots.note_removed(job, each.snapshot, reason=why)
+
+    def _tell_of_ssds(self, job: Job, now: datetime, *, dry_run: bool) -> None:
+        """What lies on the nodes' SSDs the nodes remove themselves, by the job's rules, as the ledger decides."""
+        if not dry_run:
+            retention.decide(job, now)
+        for each in retention.decisions(job, now):
+            if each.tier is Tier.SSD:
+                step = f"step {each.snapshot.step} of attempt {each.snapshot.epoch}"
+                verb = "Would be removed" if dry_run else "Is removed"
+                self.stdout.write(
+                    f"{verb} from SSDs by their nodes: {step} ({size_text(each.size_bytes)}): {each.words}"
+                )
 
     def _newest_good(
         self, tier: TierStore, found: Sequence[Stored], options: dict[str, Any], target: DirectoryTier
@@ -149,8 +179,10 @@ class Command(BaseCommand):
         raise CommandError("No stored snapshot is whole and good.")
 
     def _bar(self, each: Stored) -> Bar:
-        stream = cast(TextIO, getattr(self.stderr, "_out", self.stderr))  # its wrapper would end every line
-        return Bar(stream, f"step {each.snapshot.step}", each.size_bytes)
+        return Bar(self._terminal(), f"step {each.snapshot.step}", each.size_bytes)
+
+    def _terminal(self) -> TextIO:
+        return cast(TextIO, getattr(self.stderr, "_out", self.stderr))  # its wrapper would end every line
 
 
 def _of_the_line(found: Sequence[Stored], line: Line, distrusted: Set[SnapshotId]) -> list[Stored]:
