@@ -114,6 +114,7 @@ class SnapshotTier(models.Model):
         ordering = ("snapshot", "tier")
         constraints = (models.UniqueConstraint(fields=("snapshot", "tier"), name="tier_once_per_snapshot"),)
         indexes = (
+            models.Index(F("job"), F("tier"), F("step").desc(), F("epoch").desc(), name="tier_newest"),
             models.Index(F("job"), F("tier"), F("ranks"), F("step").desc(), F("epoch").desc(), name="tier_complete"),
             models.Index(F("job"), F("tier"), F("state"), F("step").desc(), F("epoch").desc(), name="tier_state"),
         )
