@@ -15,6 +15,7 @@ from typing import Any
 
 from reliability.agent import sealing
 from reliability.agent.floors import Floors
+from reliability.agent.holding import Hold
 from reliability.agent.jobrecord import JobRecord
 from reliability.agent.lane import Lane, say, with_drain
 from reliability.agent.mover import Mover, run
@@ -43,19 +44,29 @@ class SsdLane(Lane):
         target: DirectoryTier,
         sealer: Sealer,
         programs: ProgramWatch | None = None,
+        hold: Hold | None = None,
     ) -> None:
         super().__init__(record, source, target)
         self._programs = programs
+        self._hold = hold
         self._ssd = target
         self._sealer = sealer
         self._generations: dict[tuple[int, int], int] = {}
 
     def run(self, now: float) -> bool:
         """Copy as every lane does; a program's last step may be waited for when all else is settled."""
+        self._tell_asked()
         copied = super().run(now)
         if self._programs is not None and not self._programs.is_done(self.record):
             self.settled = False
         return copied
+
+    def _tell_asked(self) -> None:
+        """Tell when another agent of this machine was to work for a job of this name here."""
+        asked = self._hold.asked() if self._hold is not None else None
+        if asked is not None:
+            nowhere = {"snapshot_epoch": None, "step": None, "rank": None}
+            say("snapshot_problem", self.record.job, {**nowhere, "tier": self.tier, **asked.detail})
 
     def _copy_newest(self) -> bool:
         sealed = self._programs.look(self.record) if self._programs is not None else []
@@ -64,7 +75,12 @@ class SsdLane(Lane):
         return super()._copy_newest() or bool(sealed)
 
     def _take_up(self) -> None:
-        """Before anything on the SSD is believed: what another job of this name left there is set aside."""
+        """Before anything on the SSD is believed: what another job of this name left there is set aside.
+
+        Left: while another agent of this machine works for such a job there, nothing is touched.
+        """
+        if self._hold is not None:
+            self._hold.take()
         if self.record.job_key:
             try:
                 self._ssd.claim(self.record.job_key, ranks=self.record.world_size)
@@ -154,6 +170,7 @@ class SsdMover(Mover):
 
     def __init__(self, options: argparse.Namespace) -> None:
         super().__init__(options)
+        self._holds: dict[str, Hold] = {}
         self._woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.sealer = Sealer(options.memory_dir, wake)
 
@@ -167,7 +184,9 @@ class SsdMover(Mover):
         memory = DirectoryTier(self.options.memory_dir / record.job / "mem")
         ssd = DirectoryTier(self.options.ssd_dir / record.job, owner=self.options.node, private=True)
         folders = {"ssd_dir": self.options.ssd_dir, "memory_dir": self.options.memory_dir}
-        return SsdLane(record, memory, ssd, self.sealer, ProgramWatch(**folders, ssd=ssd, job=record.job))
+        programs = ProgramWatch(**folders, ssd=ssd, job=record.job)
+        hold = self._holds.setdefault(record.job, Hold(self.options.ssd_dir, record.job, f"node {self.options.node}"))
+        return SsdLane(record, memory, ssd, self.sealer, programs, hold)
 
 
 if __name__ == "__main__":

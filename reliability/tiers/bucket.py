@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # the library has these names for type checkers alone
     from obstore import PutMode
     from obstore.store import ClientConfig, RetryConfig
 
-ALLOW_HTTP = "AWS_ALLOW_HTTP"
+ALLOW_HTTP = ("AWS_ALLOW_HTTP", "GOOGLE_ALLOW_HTTP", "AZURE_ALLOW_HTTP")
 UNSIGNED = ("AWS_UNSIGNED_PAYLOAD", "AWS_SKIP_SIGNATURE")
 CLIENT: "ClientConfig" = {"connect_timeout": "5s", "timeout": "120s", "pool_idle_timeout": "30s"}
 RETRIES: "RetryConfig" = {"max_retries": 3, "retry_timeout": timedelta(seconds=20)}
@@ -172,7 +172,7 @@ def _opened(url: str) -> ObjectStore:
     scheme, place, prefix = split(url)
     kind: type[S3Store] | type[GCSStore] | type[AzureStore] = KINDS[scheme]
     try:  # each kind of store reads the environment itself
-        options: ClientConfig = {**CLIENT, "allow_http": _is_set(ALLOW_HTTP)}
+        options: ClientConfig = {**CLIENT, "allow_http": any(_is_set(name) for name in ALLOW_HTTP)}
         return kind(place, prefix=prefix or None, client_options=options, retry_config=RETRIES)
     except exceptions.BaseError as error:
         raise TierUnreachable(f"{url} cannot be used: {_reason(str(error))}", hint=_CREDENTIALS_HINT) from None

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.agent.conftest import AgentProcess
+from tests.agent.conftest import AgentProcess, free_port
 from tests.agent.ingest import Ingest, until
 from tests.stores.s3 import S3Server
 
@@ -225,3 +225,49 @@ def test_a_clock_set_an_hour_ahead_and_back_changes_no_order_no_duration_and_rem
     assert {f"e1-s{step}-r0" for step in copies(ingest, "ssd")} <= on_ssd, "nothing was safe to remove, and nothing was"
     assert not [found for found in ingest.of_kind("finding") if found["code"] == "agent-silent"]
     assert nobody_was_stopped(ingest)
+
+
+@pytest.fixture
+def neighbour(folder: Path) -> Iterator[tuple[AgentProcess, Ingest]]:
+    """An agent of another installation on the same machine, with folders for its own data alone."""
+    ingest = Ingest(node="node-b", broker_url="redis://127.0.0.1:9/0")
+    ingest.port = free_port()
+    ingest.open()
+    own = folder / "other"
+    own.mkdir()
+    agent = AgentProcess(own, ingest.url, ingest.node)
+    yield agent, ingest
+    if agent.process is not None:
+        agent.end()
+    ingest.close()
+
+
+@pytest.mark.parametrize("shared", ["memory", "ssd"])
+def test_two_jobs_of_one_name_in_the_same_folder_are_kept_apart_and_both_are_told(
+    fresh: AgentProcess, ingest: Ingest, neighbour: tuple[AgentProcess, Ingest], shared: str
+) -> None:
+    begin(fresh, ingest)
+    other, others = neighbour
+    other.start(f"--{shared}-dir", str(fresh.folder / shared))
+    until(lambda: others.beats, 30)
+    order = others.order("start", job=JOB, epoch=1, payload=other.start_payload(job_key="another"))
+    outcome = others.result(order, 30)
+    told = until(lambda: problems(ingest, shared), 30)[0]
+    if shared == "memory":
+        assert (outcome["status"], outcome["error"]["code"]) == ("failed", "tier_conflict")
+        refused = outcome["error"]
+    else:
+        refused = until(lambda: problems(others, "ssd"), 30)[0]
+    assert refused["code"] == told["code"] == "tier_conflict"
+    assert "node node-a" in refused["message"]
+    assert "node node-b" in told["message"]
+    assert refused["hint"] == told["hint"] != ""
+    assert goes_on(ingest)
+    more_copies(ingest, "ssd")
+    assert not copies(others, "ssd"), "nothing of the other's is taken for its own"
+    assert not list((fresh.folder / "ssd").glob("*.aside-*")), "and nothing of it was moved"
+    assert nobody_was_stopped(ingest)
+    fresh.end()
+    if shared == "ssd":
+        until(lambda: copies(others, "ssd"), 40)  # the place is free: what the first one left is set aside
+        assert list((fresh.folder / "ssd").glob("*.aside-*"))

@@ -305,7 +305,7 @@ def test_what_another_job_of_this_name_left_on_the_ssd_is_set_aside_and_not_told
     to_ssd.start()
     until(lambda: to_ssd.steps() == [10])
     assert [problem["code"] for problem in to_ssd.problems()] == ["tier_conflict"]
-    [aside] = [path for path in to_ssd.ssd.iterdir() if path.name != JOB]
+    [aside] = [path for path in to_ssd.ssd.iterdir() if path.is_dir() and path.name != JOB]
     assert (aside / "e1-s1000-r0.snap").read_bytes() == b"theirs"
     to_ssd.kill()
     to_ssd.said.clear()

@@ -2,8 +2,9 @@
 
 import hashlib
 import os
+import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from reliability.tiers import choosing, lines
 from reliability.tiers.bucket import Bucket
 from reliability.tiers.directory import DirectoryTier
 from reliability.tiers.object_store import ObjectTier
+from tests.stores.azurite import CONTAINER, FOLDER, Azurite
 from tests.stores.s3 import S3Server
 
 Source = Callable[[bytes], tuple[Path, str]]
@@ -61,8 +63,33 @@ def _memory() -> Place:
     return Place(ObjectTier(Bucket("gs://bucket/lm", store), owner="node-a", part_bytes=2**20), flip)
 
 
-@pytest.fixture(params=["directory", "directory of a named owner", "s3", "memory"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+@pytest.fixture(scope="session")
+def azurite() -> Iterator[Azurite]:
+    server = Azurite()
+    yield server
+    server.stop()
+
+
+def _azure(server: Azurite, monkeypatch: pytest.MonkeyPatch) -> Place:
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
+    url = f"az://{CONTAINER}/{secrets.token_hex(4)}"
+    bucket = Bucket(f"{url}/lm")
+
+    def flip() -> None:
+        [stored] = [each.path for each in bucket.listed("parts") if each.path.endswith("/000000")]
+        bucket.put(stored, b"y" + bucket.get(stored)[1:])
+
+    return Place(choosing.job_tier(url, "lm", owner="node-a"), flip)
+
+
+WITH_AZURE = ["azure"] if FOLDER else []
+
+
+@pytest.fixture(params=["directory", "directory of a named owner", "s3", "memory", *WITH_AZURE])
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    if request.param == "azure":
+        return _azure(request.getfixturevalue("azurite"), monkeypatch)
     if request.param == "s3":
         return _s3(request.getfixturevalue("s3"), request.getfixturevalue("s3_url"))
     if request.param == "memory":
