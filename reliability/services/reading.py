@@ -297,7 +297,8 @@ def _snapshot_removed(row: Report) -> list[FollowUp]:
     return []
 
 
-_OF_STORAGE = {"tier_unreachable": "store-unreachable", "tier_conflict": "store-conflict"}
+_OF_STORAGE = {"tier_unreachable": "store-unreachable"}
+_OF_ANY = {"tier_full": "disk-full", "tier_conflict": "store-conflict"}
 
 
 def _code_of_problem(body: Mapping[str, Any]) -> str:
@@ -305,7 +306,7 @@ def _code_of_problem(body: Mapping[str, Any]) -> str:
     said = str(body["code"])
     if body.get("tier") == Tier.STORAGE and said in _OF_STORAGE:
         return _OF_STORAGE[said]
-    return {"tier_full": "disk-full"}.get(said, said if said in faults.TABLE else "snapshot-problem")
+    return _OF_ANY.get(said, said if said in faults.TABLE else "snapshot-problem")
 
 
 def _snapshot_problem(row: Report) -> list[FollowUp]:
