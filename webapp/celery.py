@@ -45,7 +45,7 @@ def configure() -> None:
             "retain": {
                 "task": "controller.retain",
                 "schedule": settings.RETAIN_S,
-                "options": {"expires": settings.RETAIN_S},
+                "options": {"expires": 10 * settings.RETAIN_S},
             },
             "replan": {
                 "task": "controller.replan",
