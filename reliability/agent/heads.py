@@ -2,7 +2,7 @@
 
 Where a shard holds replicated and local parts alone, everything before its replicated part, the head, is small. It is
 put beside the shard when that is sealed, goes to the server with the report of the commit, and lies here no longer.
-Together with the replicated part of any other rank it is the very shard again (docs/adr/0015-parts.md).
+Together with the replicated part of any other rank it is the very shard again (docs/adr/0016-parts.md).
 """
 
 import base64

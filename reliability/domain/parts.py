@@ -1,7 +1,7 @@
 """Whose shard can be put together again from what others hold?
 
 A shard whose state is replicated and local alone is its head, which travelled with the commit report, and the
-replicated part of any rank that holds the same bits (docs/adr/0015-parts.md). Ranks of one group whose replicated
+replicated part of any rank that holds the same bits (docs/adr/0016-parts.md). Ranks of one group whose replicated
 parts differ are a finding: nothing but the very bits that a rank committed is ever put into its shard.
 """
 

@@ -1,4 +1,4 @@
-"""What commits said of the parts of shards, and the heads that travelled with them (docs/adr/0015-parts.md)."""
+"""What commits said of the parts of shards, and the heads that travelled with them (docs/adr/0016-parts.md)."""
 
 from django.db import models
 
