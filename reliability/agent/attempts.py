@@ -63,6 +63,14 @@ def order_of(
     return {"stop": False, **program, "ranks": ranks}
 
 
+def take_over(record: JobRecord, plan: StartPlan, epoch: int) -> None:
+    """Write down in a job's record that an attempt begins here, and as what."""
+    record.slot, record.lease_rule = plan.slot, plan.lease_rule
+    record.storage_dir, record.job_key, record.world_size = plan.storage_dir, plan.job_key, plan.world_size
+    record.snapshot_folder = plan.container.snapshot_folder
+    record.begin(epoch, [place.rank for place in plan.ranks], plan.restore)
+
+
 def unread(folder: JobFolder) -> bool:
     """Whether the launcher was told to start ranks and has not said that it did: it may still do so at any moment."""
     highest = folder.highest_epoch()

@@ -284,17 +284,15 @@ class LocalJob:
                 return
             if told or (not seen and record.started_epoch == epoch):
                 raise EpochTaken(f"Epoch {epoch} of {record.job} was started here before.")
-            record.slot, record.lease_rule = plan.slot, plan.lease_rule
-            record.storage_dir, record.job_key, record.world_size = plan.storage_dir, plan.job_key, plan.world_size
-            record.snapshot_folder = plan.container.snapshot_folder
-            record.begin(epoch, [place.rank for place in plan.ranks], plan.restore)
+            attempts.take_over(record, plan, epoch)
             self.begun += 1
             self.files.begin()
             self.save()
             standing.write_period(self.folder, version=plan.plan_version, plan=plan.period_plan)
             standing.begin_lease(self.folder, self._lease, rule=record.lease_rule)
-            where = {"inside": self.container.folder_inside, "programs": programs}
-            self.folder.write_epoch(epoch, attempts.order_of(plan, job=record.job, epoch=epoch, **where))
+            inside = self.container.folder_inside
+            order = attempts.order_of(plan, job=record.job, epoch=epoch, inside=inside, programs=programs)
+            self.folder.write_epoch(epoch, order)
 
     def _ensure_container(self, plan: ContainerPlan, *, epoch: int, slot: int | None) -> None:
         if self.container.running() is None:

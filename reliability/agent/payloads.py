@@ -31,7 +31,7 @@ class ContainerPlan:
     cpus: float
     shm_bytes: int
     mounts: Sequence[Mount]
-    snapshot_folder: Mapping[str, Any] | None
+    snapshot_folder: dict[str, Any] | None
     raw: Mapping[str, Any]
 
 

@@ -78,9 +78,9 @@ class Listing:
 
     def changed_since(self, earlier: "Listing") -> list[str]:
         """Return the paths that are new or other than in an earlier listing; what was removed is no change."""
-        known = {*earlier.files, *earlier.folders, *earlier.links}
-        new = [each for each in (*self.files, *self.folders, *self.links) if each not in known]
-        return [each if isinstance(each, str) else each[0] if isinstance(each, tuple) else each.path for each in new]
+        files = {entry.path for entry in set(self.files) - set(earlier.files)}
+        folders, links = set(self.folders) - set(earlier.folders), set(self.links) - set(earlier.links)
+        return sorted(files | folders | {path for path, _target in links})
 
 
 def listed(place: Path, name: str) -> Listing:

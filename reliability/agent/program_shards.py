@@ -19,9 +19,9 @@ from reliability.errors import DigestMismatch
 from reliability.tiers import copying, digests, opening
 from reliability.tiers.digests import CHUNK_BYTES
 from reliability.tiers.records import RecordUnusable
+from reliability.tiers.shards import Shard
 from reliability.trainer import layout
 from reliability.trainer.errors import CorruptSnapshot
-from reliability.trainer.folder import Shard
 from reliability.trainer.layout import Prelude
 from reliability.trainer.sums import PIECE_BYTES, Sums
 from reliability.trainer.tree import Decoder, Encoder
