@@ -198,18 +198,23 @@ class Known:
 
     def buffer(self, value: Any, where: str) -> tuple[dict[str, Any], Buffer]:
         """Return what `tensor_buffer` returns."""
-        entry = self._before.get(id(value))
+        number = id(value)
+        entry = self._before.get(number)
         if entry is not None:
-            alive, address, layout, dtype, node, size = entry
-            same = alive() is value and value.data_ptr() == address and value.shape == layout and value.dtype is dtype
-            if same and value.is_contiguous():
-                self._now[id(value)] = entry
-                return dict(node), Buffer(size, address, value, where, size >= LAZY_BYTES)
+            alive, address, shape, dtype, node, size = entry
+            if (
+                alive() is value
+                and value.data_ptr() == address
+                and value.dtype is dtype
+                and value.shape == shape
+                and value.is_contiguous()
+            ):
+                self._now[number] = entry
+                return node.copy(), Buffer(size, address, value, where, size >= LAZY_BYTES)
         node, buffer = tensor_buffer(value, where)
-        if buffer.owner is value and buffer.device is None:
-            entry = (weakref.ref(value), buffer.address, value.shape, value.dtype, dict(node), buffer.size)
-            if value.is_contiguous():
-                self._now[id(value)] = entry
+        if buffer.owner is value and buffer.device is None and value.is_contiguous():
+            kept = (weakref.ref(value), buffer.address, value.shape, value.dtype, node.copy(), buffer.size)
+            self._now[number] = kept
         return node, buffer
 
 

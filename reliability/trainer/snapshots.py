@@ -82,6 +82,7 @@ class MemoryTier:
         self._copying = CopyThread()
         self._device = DeviceCopy()
         self._known = Known()
+        self._planned: Any = (None, None)  # the last layout, and what it was made for: most states keep their form
         self._current: _Save | None = None
         self._laid: weakref.WeakKeyDictionary[Slot, object] = weakref.WeakKeyDictionary()
         self._data_at = 0
@@ -182,9 +183,10 @@ class MemoryTier:
             self._copy_at_once(copier.pieces(slot, buffers, offsets))
             self._finish(save, arrived, tear)
             return
-        copier.copy(copier.pieces(slot, buffers, offsets, lazy=False))
+        later, now = copier.divided(slot, buffers, offsets)
+        copier.copy(now)
         save.stall_s = time.monotonic() - save.began
-        self._copying.begin(lambda: self._copy_later(save, arrived, tear))
+        self._copying.begin(lambda: self._copy_later(save, later, arrived, tear))
 
     def _clear_gaps(self, save: _Save) -> None:
         """Have nothing of an earlier save between the buffers: what ranks have in common must be the same bits."""
@@ -196,9 +198,11 @@ class MemoryTier:
             ctypes.memset(save.slot.address + start, 0, end - start)
         self._laid[save.slot] = laid
 
-    def _copy_later(self, save: _Save, arrived: Callable[[], None], tear: TearCheck | None) -> None:
+    def _copy_later(
+        self, save: _Save, work: list[copier.Piece], arrived: Callable[[], None], tear: TearCheck | None
+    ) -> None:
         """Beside training: what was not copied at once."""
-        copier.copy(copier.pieces(save.slot, save.buffers, save.layout.offsets, lazy=True))
+        copier.copy(work)
         self._finish(save, arrived, tear)
 
     def _plan(self, tree: Any, buffers: Sequence[Buffer], told: str, group: str, *, afresh: bool) -> Layout:
@@ -208,7 +212,10 @@ class MemoryTier:
             header = layout.header_of(self._facts(0), tree, sizes, told, group)
             self._data_at = layout.room_for(header, self._data_at)
             self._planned_for = len(sizes)
-        return layout.plan(sizes, self._data_at, told)
+        wanted = (sizes, self._data_at, told)
+        if self._planned[0] != wanted:
+            self._planned = (wanted, layout.plan(*wanted))
+        return self._planned[1]
 
     def _facts(self, step: int, began: float = 0.0) -> dict[str, Any]:
         counts = {"taken": self.taken + 1, "failed": self.failed}

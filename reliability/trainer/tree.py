@@ -49,6 +49,7 @@ class Encoder:
         self.buffers: list[Buffer] = []
         self._known = known or Known()
         self._known.begin()
+        self._tensor_type = getattr(arrays.loaded("torch"), "Tensor", None)
         self.parts: list[str] = []
         self._early = early or Early()
         self._named = named
@@ -79,7 +80,10 @@ class Encoder:
                 self._part = self._named.by_name.get(key, parts.SHARDED)
             plain = type(key) is str and key.isascii()  # nearly all are
             name = key if plain else self.encode(key, f"the key {place}", depth + 1)
-            items.append([name, self.encode(item, place, depth + 1)])
+            if type(item) is self._tensor_type:  # nearly all that takes time: straight to the point
+                items.append([name, self._tensor(item, place, spread=False)])
+            else:
+                items.append([name, self.encode(item, place, depth + 1)])
         node = {_MAPPINGS[type(value)]: items}
         versions = getattr(value, "_metadata", None)  # torch keeps the versions of modules there
         if versions is not None:
@@ -88,9 +92,7 @@ class Encoder:
 
     def _raw(self, value: Any, where: str) -> Any:
         if arrays.is_tensor(value):
-            node, buffer = self._known.buffer(value, where)
-            node["tensor"] = self._add(buffer, spread=parts.is_spread(value))
-            return node
+            return self._tensor(value, where, spread=parts.is_spread(value))
         if type(value) in (bytes, bytearray):
             return {type(value).__name__: self._plain(bytes(value), where)}
         if arrays.is_ndarray(value):
@@ -101,6 +103,11 @@ class Encoder:
             descr = arrays.described(value.dtype, where)
             return {"scalar": self._plain(value.tobytes(), where), "dtype": descr}
         raise UnsupportedState(f"{where} is a {type(value).__module__}.{type(value).__qualname__}")
+
+    def _tensor(self, value: Any, where: str, *, spread: bool) -> dict[str, Any]:
+        node, buffer = self._known.buffer(value, where)
+        node["tensor"] = self._add(buffer, spread=spread)
+        return node
 
     def _plain(self, data: bytes, where: str) -> int:
         """Add bytes that nobody else can change."""
