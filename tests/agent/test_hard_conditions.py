@@ -5,8 +5,6 @@ promised is lost, and what is told names the condition. STEPKEEPER_OUTAGE_S make
 """
 
 import os
-import shutil
-import struct
 import subprocess
 import time
 from collections.abc import Iterator
@@ -17,11 +15,11 @@ import pytest
 
 from tests.agent.conftest import AgentProcess, free_port
 from tests.agent.ingest import Ingest, until
+from tests.agent.wallclock import Wall
 from tests.stores.s3 import S3Server
 
 JOB = "lm"
 OUTAGE_S = float(os.environ.get("STEPKEEPER_OUTAGE_S", "4"))
-CLOCK = Path(__file__).with_name("wall_clock.c")
 
 
 def copies(ingest: Ingest, tier: str) -> list[int]:
@@ -165,28 +163,6 @@ def test_a_store_that_is_slower_than_the_period_gets_the_newest_and_what_it_miss
     assert steps == sorted(steps), "newest wins"
     assert goes_on(ingest)
     assert nobody_was_stopped(ingest)
-
-
-class Wall:
-    """The wall clock of the processes that were started with it."""
-
-    def __init__(self, folder: Path) -> None:
-        self._file = folder / "ahead"
-        self.library = folder / "wall_clock.so"
-        compiler = shutil.which("gcc") or shutil.which("cc")
-        if compiler is None:
-            pytest.skip("there is no C compiler")
-        subprocess.run([compiler, "-shared", "-fPIC", "-o", str(self.library), str(CLOCK)], check=True, timeout=60)
-        self.set_ahead(0)
-
-    def set_ahead(self, seconds: int) -> None:
-        """Have the clock be set, in all of them at once."""
-        with self._file.open("r+b" if self._file.exists() else "wb", buffering=0) as file:
-            file.write(struct.pack("<q", seconds))
-
-    @property
-    def environment(self) -> dict[str, str]:
-        return {"LD_PRELOAD": str(self.library), "WALL_CLOCK_AHEAD": str(self._file)}
 
 
 @pytest.fixture
