@@ -81,8 +81,8 @@ class JobSerializer(serializers.ModelSerializer[Job]):
         model = Job
         fields = (
             "name", "state", "state_reason", "nodes", "ranks_per_node", "world_size", "epoch", "step", "runtime",
-            "image", "approval", "unknown_action", "lease_rule", "restart_budget", "every_steps", "created_by",
-            "created_at", "started_at", "ended_at", "slots", "ranks",
+            "image", "approval", "unknown_action", "lease_rule", "restart_budget", "every_steps", "snapshot_folder",
+            "created_by", "created_at", "started_at", "ended_at", "slots", "ranks",
         )  # fmt: skip
 
     def get_step(self, job: Job) -> int | None:

@@ -2,6 +2,7 @@
 
 from django.db import models
 
+from reliability.domain import program_folders
 from reliability.domain.faults import Action
 from reliability.domain.policy import Approval, LeaseRule
 from reliability.models.nodes import Node, choices
@@ -90,6 +91,12 @@ class Job(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def folder_rule(self) -> str:
+        """When what the program writes itself counts, in words; empty when it writes no snapshots."""
+        rule = program_folders.rule_of(self.snapshot_folder)
+        return rule.sentence() if rule else ""
 
     @property
     def world_size(self) -> int:
