@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import product
 from statistics import median
 from typing import Any
@@ -165,7 +166,7 @@ def asked(job: Job) -> Iterator[dict[str, Any]]:
     client = Client()
     client.force_login(user)
     for address in addresses():
-        yield timed(address, lambda address=address: _get(client, address))
+        yield timed(address, partial(_get, client, address))
     placement = core.placement(job)
     yield timed("floors of a heartbeat", lambda: snapshots.local_floors([job]))
     yield timed("copies for a restore point", lambda: ledger.copies_of(job))

@@ -93,7 +93,8 @@ class Snapshots(Resource):
             raise ValidationError({name: [f"Not a parameter here; one of: {known}."] for name in unknown})
         if not asked.is_valid():
             raise ValidationError(asked.errors)
-        return asked.qs
+        narrowed: QuerySet[SnapshotCopy] = asked.qs
+        return narrowed
 
     def filter_queryset(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
         """Return the rows asked for. Raises ValidationError that names the parameter."""

@@ -1,37 +1,42 @@
 """From where could a job go on if a node died now, and which ranks keep a newer snapshot from being that?
 
 The same rule as in domain/restore.py, over sets of ranks, because pages ask it for every node of every job each second:
-a copy in memory or on an SSD helps only while its node lives and runs that rank; one on storage helps always; one that
-another node keeps for its neighbour helps while that node lives.
+a copy on storage helps always; one on a node helps that node, and others while it lives and lets them read; a shard
+that can be put together from another rank's (domain/parts.py) is as good as there while a lender lives.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from reliability.domain.snapshots import SnapshotId, Tier
-
-OWN = frozenset({Tier.MEMORY.value, Tier.SSD.value})
-"""Tiers of the node that runs the rank."""
+from reliability.domain.snapshots import SnapshotId
 
 
 @dataclass(slots=True)
 class Readable:
     """Which ranks of one snapshot can be read, by what their reading depends on.
 
-    by_tier: tier -> ranks, from where they would be read as the job is placed now. alone: node -> ranks that only this
-    node's own tiers hold.
+    by_tier: tier -> ranks that lie there where they run, or on storage. holders: rank -> nodes any one of which is
+    enough; '' is storage, which no node takes along.
     """
 
     any_tier: set[int] = field(default_factory=set)
     by_tier: dict[str, set[int]] = field(default_factory=dict)
     holders: dict[int, set[str]] = field(default_factory=dict)
 
-    def add(self, rank: int, tier: str, node: str, *, runs_on: str) -> None:
-        """Count one copy in that can be read; `node` is empty for storage, `runs_on` the node that runs the rank."""
-        if tier in OWN and node != runs_on:
+    def add(self, rank: int, tier: str, node: str, *, runs_on: str, serves: bool = False) -> None:
+        """Count one committed copy in. `node` is empty for storage, `runs_on` the node that runs the rank.
+
+        `serves`: the copy's node lives and lets others read.
+        """
+        if node and node != runs_on and not serves:
             return
+        self.lend(rank, node)
+        if not node or node == runs_on:
+            self.by_tier.setdefault(tier, set()).add(rank)
+
+    def lend(self, rank: int, node: str) -> None:
+        """Count in that a rank's shard can be read, or put together, while this node lives."""
         self.any_tier.add(rank)
-        self.by_tier.setdefault(tier, set()).add(rank)
         self.holders.setdefault(rank, set()).add(node)
 
     def complete(self, ranks: int, *, tier: str = "", without: str = "") -> bool:

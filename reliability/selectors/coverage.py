@@ -11,9 +11,11 @@ from datetime import datetime
 
 from django.db.models import Q
 
+from reliability.domain.health import NodeHealth
+from reliability.domain.parts import LENDING_TIERS, ShardParts
 from reliability.domain.risk import Readable
 from reliability.domain.snapshots import CopyState, EpochStart, SnapshotId, Tier, lineage_ceilings
-from reliability.models import Epoch, Job, Slot, Snapshot, SnapshotCopy, SnapshotTier
+from reliability.models import Epoch, Job, ShardPart, Slot, Snapshot, SnapshotCopy, SnapshotTier
 
 NEWEST = 6
 PARTLY_STORED = 4
@@ -46,7 +48,7 @@ class _Line:
 
 
 def coverages(jobs: Sequence[Job], slots: Mapping[int, Iterable[Slot]]) -> dict[int, Coverage]:
-    """Return for each job, by primary key, what is covered. Three queries for up to JOBS_AT_ONCE jobs."""
+    """Return for each job, by primary key, what is covered. Four queries for up to JOBS_AT_ONCE jobs."""
     found = {job.pk: Coverage() for job in jobs}
     for start in range(0, len(jobs), JOBS_AT_ONCE):
         _fill(found, jobs[start : start + JOBS_AT_ONCE], slots)
@@ -92,14 +94,44 @@ def _add_copies(
     slots: Mapping[int, Iterable[Slot]],
 ) -> None:
     per_node = {job.pk: job.ranks_per_node for job in jobs}
-    runs_on = {
-        (job.pk, slot.index): slot.node.name for job in jobs for slot in slots.get(job.pk, ()) if slot.node is not None
-    }
+    placed = [
+        (job.pk, slot.index, slot.node) for job in jobs for slot in slots.get(job.pk, ()) if slot.node is not None
+    ]
+    runs_on = {(job, index): node.name for job, index, node in placed}
+    serving = {node.name for _, _, node in placed if node.health in (NodeHealth.HEALTHY, NodeHealth.DEGRADED)}
+    lenders: dict[int, list[tuple[int, str, str]]] = defaultdict(list)
     copies = SnapshotCopy.objects.filter(snapshot__in=list(where), state=CopyState.COMMITTED).order_by()
-    for key, rank, tier, node in copies.values_list("snapshot_id", "rank", "tier", "node__name"):
+    for key, rank, tier, node, digest in copies.values_list("snapshot_id", "rank", "tier", "node__name", "digest"):
         job_id, snapshot = where[key]
         place = runs_on.get((job_id, rank // per_node[job_id]), "")
-        found[job_id].readable[snapshot].add(rank, tier, node or "", runs_on=place)
+        readable = found[job_id].readable[snapshot]
+        readable.add(rank, tier, node or "", runs_on=place, serves=node in serving)
+        if node in serving and tier in LENDING_TIERS:
+            lenders[key].append((rank, node, digest))
+    _add_lent(found, where, lenders)
+
+
+def _add_lent(
+    found: Mapping[int, Coverage],
+    where: Mapping[int, tuple[int, SnapshotId]],
+    lenders: Mapping[int, Sequence[tuple[int, str, str]]],
+) -> None:
+    """Count in what can be put together from what other ranks hold, where commits told of parts."""
+    parts: dict[int, dict[int, ShardParts]] = defaultdict(dict)
+    rows = ShardPart.objects.filter(snapshot__in=list(lenders)).annotate(headless=Q(head__isnull=True)).order_by()
+    for key, *values in rows.values_list("snapshot_id", *_PART, "headless"):
+        told = dict(zip(_PART, values, strict=False))
+        parts[key][values[0]] = ShardParts(snapshot=where[key][1], head=not values[-1], **told)
+    for key, by_rank in parts.items():
+        readable = found[where[key][0]].readable[where[key][1]]
+        for rank, wanted in by_rank.items():
+            for other, node, digest in lenders[key] if wanted.can_be_made else ():
+                theirs = by_rank.get(other)
+                if other != rank and theirs is not None and theirs.digest == digest and wanted.same_bits(theirs):
+                    readable.lend(rank, node)
+
+
+_PART = ("rank", "digest", "size_bytes", "shared_at", "shared_bytes", "shared_digest", "sharded_bytes", "group")
 
 
 def _lines(jobs: Iterable[int]) -> dict[int, _Line]:

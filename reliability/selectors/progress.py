@@ -1,7 +1,7 @@
 """How far is each job, how old are its snapshots on each tier, and what would a fault cost right now?
 
-A shard in memory or on SSD counts only on the node that runs its rank now; one on storage always. All figures come
-from rows; what no row tells is None and shown as unknown.
+The age of a tier is that of the newest snapshot that lies there whole where its ranks run, or on storage; what a fault
+would cost follows the rule of restore points. All figures come from rows; what no row tells is None, shown as unknown.
 """
 
 from collections import defaultdict
@@ -157,7 +157,7 @@ def _line(job: Job, slots: list[Slot], ranks: list[Rank], found: Coverage, now: 
 
 
 def job_lines(jobs: Iterable[Job], *, now: datetime) -> list[JobLine]:
-    """Return the lines of the jobs in their order. Five queries, however many jobs."""
+    """Return the lines of the jobs in their order. Six queries, however many jobs."""
     listed = list(jobs)
     keys = [job.pk for job in listed]
     slots: dict[int, list[Slot]] = defaultdict(list)

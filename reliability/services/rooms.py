@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from django.db import transaction
+from django.db.models import QuerySet
 
 from reliability import conf
 from reliability.domain import room as rules
@@ -142,12 +143,12 @@ def _move(room: Room, seen: _Seen, verdict: Verdict, now: datetime) -> None:
         topics = [f"job:{pk}" for pk in Slot.objects.filter(node=room.node_id).values_list("job_id", flat=True)]
         dispatch.changed("overview", *topics, *([f"node:{room.node_id}"] if room.node_id else []))
     elif room.incident_id and verdict.level != Level.OK:
-        Incident.objects.filter(pk=room.incident_id, closed_at=None).update(reasons=_reasons(room))
+        _standing(room).update(reasons=_reasons(room))
     room.save()
 
 
 def _tell(room: Room, seen: _Seen, verdict: Verdict, now: datetime) -> None:
-    standing = Incident.objects.filter(pk=room.incident_id, closed_at=None)
+    standing = _standing(room)
     if verdict.level is Level.OK:
         standing.update(closed_at=now, close_reason="There is room again.")
         room.incident = None
@@ -166,6 +167,11 @@ def _tell(room: Room, seen: _Seen, verdict: Verdict, now: datetime) -> None:
     )
 
 
+def _standing(room: Room) -> QuerySet[Incident]:
+    """Return the open incident of a room, or none."""
+    return Incident.objects.filter(pk__in=[room.incident_id] if room.incident_id else [], closed_at=None)
+
+
 def _reasons(room: Room) -> list[str]:
     rate = room.fills_bytes_per_s
     filling = f" It fills by {rate / 1e6:.1f} MB/s." if rate and rate > 0 else ""
@@ -176,7 +182,6 @@ def _reasons(room: Room) -> list[str]:
 def _forget(room: Room, now: datetime) -> None:
     """A shared place that no job uses any more is nobody's trouble."""
     with transaction.atomic():
-        closed = {"closed_at": now, "close_reason": "No job that is not over stores there."}
-        Incident.objects.filter(pk=room.incident_id, closed_at=None).update(**closed)
+        _standing(room).update(closed_at=now, close_reason="No job that is not over stores there.")
         room.delete()
     dispatch.changed("overview")

@@ -16,6 +16,7 @@ from reliability.domain.ledger import CopyFacts, Standing, Tally, TierTally
 from reliability.models import Snapshot, SnapshotCopy, SnapshotTier
 
 CHUNK = 50
+FEW = 8
 _COLUMNS = (
     "snapshot_id", "rank", "tier", "state", "size_bytes", "committed_at", "verified_at", "trial_restored_at", "stall_s",
     "drain_s", "superseded",
@@ -77,7 +78,8 @@ def _write(rows: Sequence[Snapshot], facts: dict[int, list[CopyFacts]]) -> None:
         (each.snapshot_id, each.tier): each
         for each in SnapshotTier.objects.filter(snapshot__in=[row.pk for row in rows])
     }
-    fresh, changed = [], []
+    fresh: list[SnapshotTier] = []
+    changed: list[SnapshotTier] = []
     for row in rows:
         found = ledger.tally(facts[row.pk])
         _write_snapshot(row, found)
@@ -89,7 +91,11 @@ def _write(rows: Sequence[Snapshot], facts: dict[int, list[CopyFacts]]) -> None:
             if _take(line, counted, row.job.world_size) or kept is None:
                 (changed if kept else fresh).append(line)
     SnapshotTier.objects.bulk_create(fresh)
-    SnapshotTier.objects.bulk_update(changed, _REPLACED)
+    if len(changed) <= FEW:  # one statement each costs less than one with every value of every row in it
+        for line in changed:
+            SnapshotTier.objects.filter(pk=line.pk).update(**{name: getattr(line, name) for name in _REPLACED})
+    else:
+        SnapshotTier.objects.bulk_update(changed, _REPLACED)
     for line in (*fresh, *changed):
         if line.ranks >= line.snapshot.job.world_size:
             _overtake(line)

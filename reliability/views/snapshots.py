@@ -67,7 +67,7 @@ def snapshot(request: HttpRequest, pk: int) -> HttpResponse:
     shown = ranks.get_page(request.GET.get("page"))
     context = {
         "snapshot": found,
-        "page": ledger_pages.snapshot_page(found, shown.object_list),
+        "page": ledger_pages.snapshot_page(found, list(shown.object_list)),
         "ranks": shown,
         "meanings": MEANING,
     }

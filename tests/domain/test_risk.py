@@ -23,30 +23,37 @@ def shards(draw: st.DrawFn) -> Copy:
     )
 
 
-def readable(copies: list[Copy]) -> dict[SnapshotId, Readable]:
+def readable(copies: list[Copy], serving: str = "") -> dict[SnapshotId, Readable]:
     found: dict[SnapshotId, Readable] = {}
     for copy in copies:
-        found.setdefault(copy.snapshot, Readable()).add(copy.rank, copy.tier, copy.node, runs_on=HOMES[copy.rank])
+        each, home = found.setdefault(copy.snapshot, Readable()), HOMES[copy.rank]
+        each.add(copy.rank, copy.tier, copy.node, runs_on=home, serves=copy.node in set(serving))
     return found
 
 
-def chosen(copies: list[Copy], *, lost: str = "") -> SnapshotId | None:
-    placement = {rank: node for rank, node in HOMES.items() if node != lost}
+def chosen(copies: list[Copy], *, lost: str = "", serving: str = "") -> SnapshotId | None:
+    placement = {rank: node if node != lost else "standby" for rank, node in HOMES.items()}
     starts = [EpochStart(epoch=1, restored=None)]
     try:
         return restore.choose(
-            copies, starts=starts, placement=placement, lost_nodes={lost} - {""}, distrusted=(), ranks=RANKS
+            copies,
+            starts=starts,
+            placement=placement,
+            lost_nodes={lost} - {""},
+            distrusted=(),
+            ranks=RANKS,
+            serving=set(serving) - {lost},
         ).snapshot
     except NoRestorePoint:
         return None
 
 
-@given(st.lists(shards(), max_size=40))
-def test_it_is_what_the_choice_of_a_restore_point_would_be(copies: list[Copy]) -> None:
-    found = readable(copies)
-    assert risk.newest(found, RANKS) == chosen(copies)
+@given(st.lists(shards(), max_size=40), st.sampled_from(["", "a", "abc"]))
+def test_it_is_what_the_choice_of_a_restore_point_would_be(copies: list[Copy], serving: str) -> None:
+    found = readable(copies, serving)
+    assert risk.newest(found, RANKS) == chosen(copies, serving=serving)
     after = risk.nodes_at_risk(found, RANKS, "abc")
-    assert after == {node: chosen(copies, lost=node) for node in "abc"}
+    assert after == {node: chosen(copies, lost=node, serving=serving) for node in "abc"}
 
 
 @given(st.lists(shards(), max_size=40))
@@ -65,6 +72,6 @@ def test_a_snapshot_that_is_held_back_lacks_ranks_and_is_newer(copies: list[Copy
 def test_a_copy_that_a_neighbour_keeps_helps_while_that_neighbour_lives() -> None:
     both = Readable()
     both.add(0, "memory", "a", runs_on="a")
-    both.add(0, "partner", "b", runs_on="a")
+    both.add(0, "partner", "b", runs_on="a", serves=True)
     found = {SnapshotId(1, 1): both}
     assert risk.nodes_at_risk(found, 1, ["a", "b"]) == dict.fromkeys("ab", SnapshotId(1, 1))

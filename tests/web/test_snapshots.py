@@ -12,6 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from reliability import models
+from reliability.api.snapshot_serializers import TierSerializer
 from reliability.services import snapshot_tally
 from tests.web import rows
 
@@ -195,6 +196,18 @@ def test_rest_tells_work_at_risk_overall_and_for_each_node(client_of: Any, clust
     assert client_of("").get("/api/v1/jobs/gpt-small/risk/").status_code == 401
 
 
+def test_state_that_ranks_have_in_common_is_not_at_risk_with_one_node(client_of: Any, cluster: dict[str, Any]) -> None:
+    found = models.Snapshot.objects.get(pk=key(1220))
+    for rank in range(3):
+        models.ShardPart.objects.create(
+            snapshot=found, rank=rank, digest="blake2b:" + "0" * 32, size_bytes=18_400_000, shared_at=100,
+            shared_bytes=18_000_000, shared_digest="same", group="all", head=b"x" if rank != 2 else None,
+        )  # fmt: skip
+    said = client_of("viewer").get("/api/v1/jobs/gpt-small/risk/").json()
+    # rank 2's head did not travel: its shard cannot be put together from what the others hold
+    assert {each["node"]: each["restore_step"] for each in said["nodes"]} == {"n1": 1220, "n2": 1220, "n3": 1200}
+
+
 def test_rest_gives_copies_by_tier_and_state_in_pages_and_as_csv(client_of: Any, cluster: dict[str, Any]) -> None:
     client, pk = client_of("viewer"), key(1200)
     copies(1200, "ssd").filter(rank=2).update(state="lost")
@@ -224,6 +237,8 @@ def test_a_snapshot_over_rest_has_what_happened_to_it(client_of: Any, cluster: d
     )
     said = client_of("viewer").get(f"/api/v1/snapshots/{found.pk}/").json()
     assert said["events"][0]["sentence"] == "n2 is gone."
+    fields = set(TierSerializer().fields)
+    assert all(set(tier) == fields for tier in said["tiers"].values())
     assert said["tiers"]["ssd"]["bytes_per_s"] == pytest.approx(3 * 18_400_000 / 0.4)
     assert (said["ranks"], said["held"], said["durable"], said["in_line"]) == (3, 3, 3, True)
 
