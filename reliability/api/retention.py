@@ -31,7 +31,7 @@ BODY = "non_field_errors"
 RULED_TIERS = [(tier.value, tier.value) for tier in rules.RULED]
 WHYS = choices(Why)
 STATES = TrialRestore.State.choices
-MOST_GOING = 1000
+MOST_GOING = 200
 
 
 class Conflict(APIException):
@@ -60,7 +60,7 @@ class RuleSerializer(serializers.Serializer[Any]):
 
 
 class UseSerializer(RuleSerializer):
-    """What one tier keeps, in words too, and what it holds; bytes of an SSD are those of the fullest node."""
+    """What one tier keeps, in words too, and what it holds; bytes of an SSD are those of one node."""
 
     keep_newest = serializers.IntegerField(source="rule.keep_newest")
     every_steps = serializers.IntegerField(source="rule.every_steps")
@@ -213,8 +213,9 @@ class Retention(OfJob):
             raise _bad(error) from error
 
     def _answer(self, job: Job) -> Response:
-        found = {use.tier.value: use for use in selected.uses(job)}
-        going = retention.decisions(job, clock.now())[:MOST_GOING]
+        ledger = selected.held(job)
+        found = {use.tier.value: use for use in selected.uses(job, ledger)}
+        going = retention.decisions(job, clock.now(), ledger)[:MOST_GOING]
         return Response(RetentionSerializer({**found, "going": going}).data)
 
 

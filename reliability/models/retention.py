@@ -5,7 +5,7 @@ from django.db import models
 from reliability.domain.retention import RULED, Why
 from reliability.models.jobs import Job
 from reliability.models.nodes import Node, choices
-from reliability.models.snapshots import SnapshotCopy
+from reliability.models.snapshots import Snapshot, SnapshotCopy
 
 
 class RetentionRule(models.Model):
@@ -32,6 +32,9 @@ class PlannedRemoval(models.Model):
     """A copy that a node is told to remove, until it says that it is gone. `node` need not be the one that made it."""
 
     copy = models.OneToOneField(SnapshotCopy, on_delete=models.CASCADE, related_name="planned_removal")
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="planned_removals", db_index=False)
+    snapshot = models.ForeignKey(Snapshot, on_delete=models.CASCADE, related_name="planned_removals")
+    tier = models.CharField(max_length=8, choices=[(tier.value, tier.value) for tier in RULED])
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="planned_removals")
     why = models.CharField(max_length=12, choices=choices(Why))
     words = models.TextField()
@@ -39,6 +42,7 @@ class PlannedRemoval(models.Model):
 
     class Meta:
         ordering = ("id",)
+        indexes = (models.Index(fields=("job", "tier", "snapshot"), name="planned_of_job"),)
 
     def __str__(self) -> str:
         return f"{self.copy} goes: {self.words}"

@@ -1,8 +1,7 @@
 """What does each tier of a job keep, what does it hold, and what is about to go?"""
 
-from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from django.db.models import Max, Q, QuerySet, Sum
 
@@ -41,31 +40,58 @@ def line_of(job: Job) -> dict[int, int | None]:
 
 
 def held(job: Job) -> list[Held]:
-    """Return the snapshots of a job that take up room on an SSD or on storage."""
-    tiers = SnapshotTier.objects.filter(Q(ranks__gt=0) | Q(corrupt__gt=0), job=job, tier__in=retention.RULED)
-    rows = tiers.values_list("snapshot_id", "tier", "ranks", "size_bytes").order_by()
-    fullest = _on_fullest_ssd(job)
-    sizes: dict[int, dict[Tier, int]] = defaultdict(dict)
-    complete: dict[int, set[Tier]] = defaultdict(set)
-    for key, name, ranks, size in rows:
-        tier = Tier(name)
-        sizes[key][tier] = fullest.get(key, 0) if tier is Tier.SSD else size
+    """Return the snapshots of a job that take up room on an SSD or on storage.
+
+    Bytes on an SSD are those on the fullest node where a cap asks for it, and else an even share: counting them reads
+    every copy. Ages are read where a rule asks for them.
+    """
+    rows = SnapshotTier.objects.filter(Q(ranks__gt=0) | Q(corrupt__gt=0), job=job, tier__in=retention.RULED).order_by()
+    rules = rules_of(job)
+    fullest = _on_fullest_ssd(job) if rules[Tier.SSD].cap_bytes else None
+    ages = _recorded(job) if any(rule.keep_for_s for rule in rules.values()) else {}
+    found: dict[int, _Tiers] = {}
+    for key, epoch, step, name, ranks, size, durable, distrusted in rows.values_list(*_COLUMNS):
+        each = found.setdefault(key, _Tiers(SnapshotId(epoch, step), durable >= job.world_size, distrusted))
+        tier = _RULED[name]
+        if tier is Tier.SSD:
+            size = -(-size // max(job.nodes, 1)) if fullest is None else fullest.get(key, 0)
+        each.sizes[tier] = size
         if ranks >= job.world_size:
-            complete[key].add(tier)
-    facts = Snapshot.objects.filter(pk__in=tiers.values("snapshot_id"))
+            each.complete.append(tier)
     return [
         Held(
-            snapshot=SnapshotId(epoch, step),
-            recorded_at=created_at.timestamp(),
-            size_bytes=sizes[key],
-            complete=complete[key],
-            durable=durable >= job.world_size,
-            distrusted=distrusted,
+            snapshot=each.snapshot,
+            recorded_at=ages.get(key),
+            size_bytes=each.sizes,
+            complete=each.complete,
+            durable=each.durable,
+            distrusted=each.distrusted,
         )
-        for key, epoch, step, created_at, durable, distrusted in facts.values_list(
-            "pk", "epoch", "step", "created_at", "durable", "distrusted"
-        )
+        for key, each in found.items()
     ]
+
+
+_RULED = {tier.value: tier for tier in retention.RULED}
+_COLUMNS = (
+    "snapshot_id", "epoch", "step", "tier", "ranks", "size_bytes", "snapshot__durable", "snapshot__distrusted",
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Tiers:
+    """A snapshot while its tiers are gathered."""
+
+    snapshot: SnapshotId
+    durable: bool
+    distrusted: bool
+    sizes: dict[Tier, int] = field(default_factory=dict)
+    complete: list[Tier] = field(default_factory=list)
+
+
+def _recorded(job: Job) -> dict[int, float]:
+    """Return when each snapshot was first reported, seconds since 1970."""
+    rows = Snapshot.objects.filter(job=job).order_by().values_list("pk", "created_at")
+    return {key: created_at.timestamp() for key, created_at in rows}
 
 
 def _on_fullest_ssd(job: Job) -> dict[int, int]:
@@ -104,13 +130,7 @@ def cleaners(job: Job) -> dict[int, Node]:
 
 def told_to(node: Node) -> QuerySet[PlannedRemoval]:
     """Return what a node is to remove, in the order in which it was decided."""
-    rows = PlannedRemoval.objects.filter(node=node).select_related("copy__snapshot").order_by("pk")
-    return rows[:MOST_TOLD]
-
-
-def jobs_with_removals(rows: Iterable[PlannedRemoval]) -> set[int]:
-    """Return the primary keys of the jobs of which something is to be removed."""
-    return {row.copy.snapshot.job_id for row in rows}
+    return PlannedRemoval.objects.filter(node=node).order_by("pk")[:MOST_TOLD]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,11 +146,11 @@ class TierUse:
     going: int
 
 
-def uses(job: Job) -> list[TierUse]:
-    """Return how each ruled tier of a job is used. Bytes on an SSD are those of the fullest node."""
-    ledger, rules = held(job), rules_of(job)
+def uses(job: Job, ledger: Sequence[Held] | None = None) -> list[TierUse]:
+    """Return how each ruled tier of a job is used; `ledger` is `held(job)` where that was read already."""
+    ledger, rules = held(job) if ledger is None else ledger, rules_of(job)
     own = set(RetentionRule.objects.filter(job=job).values_list("tier", flat=True))
-    going = PlannedRemoval.objects.filter(copy__snapshot__job=job).order_by()
+    going = PlannedRemoval.objects.filter(job=job).order_by()
     return [
         TierUse(
             tier=tier,
@@ -139,7 +159,7 @@ def uses(job: Job) -> list[TierUse]:
             default=tier not in own,
             snapshots=sum(tier in each.size_bytes for each in ledger),
             size_bytes=sum(each.size_bytes.get(tier, 0) for each in ledger),
-            going=going.filter(copy__tier=tier).values("copy__snapshot_id").distinct().count(),
+            going=going.filter(tier=tier).values("snapshot").distinct().count(),
         )
         for tier, rule in rules.items()
     ]

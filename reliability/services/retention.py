@@ -5,16 +5,19 @@ was told says that the copy is gone; each round decides anew, and takes back wha
 is open, and for a snapshot that is being tried, nothing is decided.
 """
 
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
+from django.conf import settings
 from django.db import transaction
 
 from reliability.domain import retention as rules
+from reliability.domain.health import NodeHealth
 from reliability.domain.orders import OrderKind
-from reliability.domain.retention import Removal, TierRule
+from reliability.domain.retention import Held, Removal, TierRule
 from reliability.domain.snapshots import CopyState, SnapshotId, Tier
 from reliability.errors import InvalidInput
 from reliability.models import (
@@ -23,6 +26,8 @@ from reliability.models import (
     OrderRecord,
     PlannedRemoval,
     RetentionRule,
+    ServiceBeat,
+    Snapshot,
     SnapshotCopy,
     TrialRestore,
 )
@@ -30,8 +35,12 @@ from reliability.selectors import core
 from reliability.selectors import retention as selected
 from reliability.services import boundary, clock, dispatch, snapshots
 
-MOST_AT_ONCE = 100
-"""So many snapshots are planned in one round at most; the next goes on."""
+TURN = "retaining"
+MOST_AT_ONCE = 2000
+"""So many copies are planned in one round at most; the next goes on."""
+MOST_PLANNED = 20_000
+"""So many copies of a job wait at most for nodes to remove them."""
+CHUNK = 500
 
 
 def set_rule(job: Job, tier: Tier, rule: TierRule, *, by: str) -> RetentionRule:
@@ -59,9 +68,9 @@ def set_rules(job: Job, given: Mapping[Tier, TierRule], *, by: str) -> None:
             set_rule(job, tier, rule, by=by)
 
 
-def decisions(job: Job, now: datetime) -> list[Removal]:
-    """Return what may go from each tier of a job now. Changes nothing."""
-    ledger, line = selected.held(job), selected.line_of(job)
+def decisions(job: Job, now: datetime, ledger: Sequence[Held] | None = None) -> list[Removal]:
+    """Return what may go from each tier of a job now. Changes nothing. `ledger`: what selectors.retention.held read."""
+    ledger, line = selected.held(job) if ledger is None else ledger, selected.line_of(job)
     found: list[Removal] = []
     for tier, rule in selected.rules_of(job).items():
         found += rules.decide(ledger, tier=tier, rule=rule, line=line, now=now.timestamp())
@@ -69,93 +78,127 @@ def decisions(job: Job, now: datetime) -> list[Removal]:
 
 
 def decide_all(now: datetime) -> None:
-    """Decide for every job that has begun, each behind its own boundary."""
+    """Decide for every job that has begun, each behind its own boundary, unless that was done a moment ago.
+
+    A controller that is behind finds several rounds waiting at once: the first of them does the work of all.
+    """
+    if not _take_turn(now):
+        return
     for job in Job.objects.exclude(epoch=0):
         boundary.apart("Deciding what may go", decide, job, now, job=job.pk)
 
 
+def _take_turn(now: datetime) -> bool:
+    turns = ServiceBeat.objects.filter(name=TURN)
+    if turns.filter(beat_at__lte=now - timedelta(seconds=settings.RETAIN_S / 2)).update(beat_at=now):
+        return True
+    return ServiceBeat.objects.get_or_create(name=TURN, defaults={"started_at": now, "beat_at": now})[1]
+
+
 def decide(job: Job, now: datetime) -> int:
     """Plan the removals that are right now and take back the others; returns how many snapshots are to go."""
+    wanted = {(each.snapshot, each.tier): each for each in decisions(job, now)}
     with transaction.atomic():
-        job = Job.objects.select_for_update(no_key=True).get(pk=job.pk)
-        if core.open_failover(job) is not None:
-            return len(_take_back(job, {}))
-        wanted = {(each.snapshot, each.tier): each for each in decisions(job, now)}
-        for epoch, step in _under_trial(job):
+        epoch, job = job.epoch, Job.objects.select_for_update(no_key=True).get(pk=job.pk)
+        if core.open_failover(job) is not None or job.epoch != epoch:
+            wanted = {}
+        for snapshot in _under_trial(job):
             for tier in rules.RULED:
-                wanted.pop((SnapshotId(epoch, step), tier), None)
-        planned = _take_back(job, wanted)
+                wanted.pop((snapshot, tier), None)
+        there = _there(job)
+        planned = _take_back(job, wanted, there)
+        room = max(MOST_PLANNED - sum(planned.values()), 0) // max(job.world_size, 1)
         fresh = {key: wanted[key] for key in wanted if key not in planned}
-        return len(planned) + _plan(job, dict(islice(fresh.items(), MOST_AT_ONCE)), now)
+        chosen = dict(islice(fresh.items(), min(room, max(MOST_AT_ONCE // max(job.world_size, 1), 1))))
+        return len(planned) + (_plan(job, chosen, there, now) if chosen else 0)
 
 
-def _under_trial(job: Job) -> list[tuple[int, int]]:
+def _under_trial(job: Job) -> list[SnapshotId]:
     running = TrialRestore.objects.filter(job=job, state=TrialRestore.State.RUNNING)
-    return list(running.values_list("snapshot__epoch", "snapshot__step"))
+    return [SnapshotId(*place) for place in running.values_list("snapshot__epoch", "snapshot__step")]
 
 
 Key = tuple[SnapshotId, Tier]
 Wanted = Mapping[Key, Removal]
 
 
-def _take_back(job: Job, wanted: Wanted) -> set[Key]:
-    """Remove the plans that are no longer right, or whose node is gone; returns what stays planned as it was."""
-    rows = PlannedRemoval.objects.filter(copy__snapshot__job=job).select_related("copy__snapshot")
-    cleaners = selected.cleaners(job)
+@dataclass(frozen=True)
+class _There:
+    """Who can remove copies: rank -> node for storage, and the nodes that are there for their own SSDs."""
+
+    cleaners: Mapping[int, int]
+    nodes: Collection[int]
+
+    def node_for(self, copy: SnapshotCopy) -> int | None:
+        """Return the node that removes a copy, None while nobody can."""
+        if copy.node_id is None:
+            return self.cleaners.get(copy.rank)
+        return copy.node_id if copy.node_id in self.nodes else None
+
+
+def _there(job: Job) -> _There:
+    reachable = Node.objects.exclude(health=NodeHealth.UNREACHABLE)
+    return _There(
+        cleaners={rank: node.pk for rank, node in selected.cleaners(job).items()},
+        nodes=set(reachable.values_list("pk", flat=True)),
+    )
+
+
+def _take_back(job: Job, wanted: Wanted, there: _There) -> dict[Key, int]:
+    """Remove the plans that are no longer right, or whose node is gone; return what stays planned as it was, in copies.
+
+    A snapshot of which one plan went is not among them: it is planned anew.
+    """
     stale: dict[int, Key] = {}
-    kept: set[Key] = set()
-    for row in rows:
-        right = _key(row.copy) in wanted and row.copy.state in selected.PRESENT
-        if right and (row.copy.node_id or _cleaner_id(cleaners, row.copy)) == row.node_id:
-            kept.add(_key(row.copy))
+    kept: dict[Key, int] = {}
+    for row in PlannedRemoval.objects.filter(job=job).select_related("copy", "snapshot"):
+        key = (SnapshotId(row.snapshot.epoch, row.snapshot.step), Tier(row.tier))
+        if key in wanted and row.copy.state in selected.PRESENT and there.node_for(row.copy) == row.node_id:
+            kept[key] = kept.get(key, 0) + 1
         else:
-            stale[row.pk] = _key(row.copy)
-    PlannedRemoval.objects.filter(pk__in=stale).delete()
-    return kept - set(stale.values())
+            stale[row.pk] = key
+    for chunk in _chunks(list(stale)):
+        PlannedRemoval.objects.filter(pk__in=chunk).delete()
+    return {key: count for key, count in kept.items() if key not in set(stale.values())}
 
 
-def _plan(job: Job, wanted: Wanted, now: datetime) -> int:
+def _chunks(keys: Sequence[int]) -> Iterator[Sequence[int]]:
+    for start in range(0, len(keys), CHUNK):
+        yield keys[start : start + CHUNK]
+
+
+def _plan(job: Job, wanted: Wanted, there: _There, now: datetime) -> int:
     """Plan what is not planned yet, in the order of the decision, as far as somebody is there to do it."""
-    cleaners = selected.cleaners(job)
     copies: dict[Key, list[SnapshotCopy]] = {}
+    steps = {snapshot.step for snapshot, _ in wanted}
+    keys = Snapshot.objects.filter(job=job, step__in=steps).values_list("pk", flat=True)
     rows = SnapshotCopy.objects.filter(
-        snapshot__job=job,
-        tier__in=rules.RULED,
-        state__in=selected.PRESENT,
-        planned_removal=None,
-        snapshot__step__in={key[0].step for key in wanted},
+        snapshot__in=list(keys), tier__in=rules.RULED, state__in=selected.PRESENT, planned_removal=None
     )
     for copy in rows.select_related("snapshot").order_by("rank"):
-        copies.setdefault(_key(copy), []).append(copy)
-    fresh = []
-    for key, removal in wanted.items():
-        for copy in copies.get(key, ()):
-            node_id = copy.node_id or _cleaner_id(cleaners, copy)
-            if node_id is not None:
-                values = {"why": removal.why, "words": removal.words, "planned_at": now}
-                fresh.append(PlannedRemoval(copy=copy, node_id=node_id, **values))
-    PlannedRemoval.objects.bulk_create(fresh, batch_size=500)
-    return len({_key(each.copy) for each in fresh})
-
-
-def _key(copy: SnapshotCopy) -> Key:
-    return SnapshotId(copy.snapshot.epoch, copy.snapshot.step), Tier(copy.tier)
-
-
-def _cleaner_id(cleaners: Mapping[int, Node], copy: SnapshotCopy) -> int | None:
-    node = cleaners.get(copy.rank)
-    return node.pk if node is not None else None
+        key = (SnapshotId(copy.snapshot.epoch, copy.snapshot.step), Tier(copy.tier))
+        copies.setdefault(key, []).append(copy)
+    fresh = [
+        PlannedRemoval(
+            copy=copy, job=job, snapshot=copy.snapshot, tier=copy.tier, node_id=node_id,
+            why=removal.why, words=removal.words, planned_at=now,
+        )
+        for key, removal in wanted.items()
+        for copy in copies.get(key, ())
+        if (node_id := there.node_for(copy)) is not None
+    ]  # fmt: skip
+    PlannedRemoval.objects.bulk_create(fresh, batch_size=CHUNK)
+    return len({(row.snapshot_id, row.tier) for row in fresh})
 
 
 def may_go(node: Node) -> dict[str, dict[str, list[list[int]]]]:
     """Return what a node is to remove: job -> tier -> [[epoch, step, rank]]."""
-    rows = list(selected.told_to(node))
-    names = dict(Job.objects.filter(pk__in=selected.jobs_with_removals(rows)).values_list("pk", "name")) if rows else {}
     told: dict[str, dict[str, list[list[int]]]] = {}
-    for row in rows:
-        snapshot = row.copy.snapshot
-        job = told.setdefault(names[snapshot.job_id], {})
-        job.setdefault(row.copy.tier, []).append([snapshot.epoch, snapshot.step, row.copy.rank])
+    for row in selected.told_to(node).values_list(
+        "job__name", "tier", "snapshot__epoch", "snapshot__step", "copy__rank"
+    ):
+        name, tier, *place = row
+        told.setdefault(name, {}).setdefault(tier, []).append(place)
     return told
 
 

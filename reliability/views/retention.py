@@ -16,6 +16,7 @@ from reliability.selectors import trials
 from reliability.services import retention, trial_restores
 from reliability.views.page import reads, render_page, tell, tell_error
 
+SHOWN = 50
 operates = permission_required("reliability.operate_job", raise_exception=True)
 
 
@@ -36,10 +37,11 @@ def _page(
 ) -> HttpResponse:
     kept = TrialSchedule.objects.filter(job=job).first()
     initial = {"every_hours": kept.every_hours, "every_snapshots": kept.every_snapshots} if kept else {}
+    ledger = selected.held(job)
     context: dict[str, Any] = {
         "job": job,
-        "uses": selected.uses(job),
-        "going": retention.decisions(job, timezone.now())[:50],
+        "uses": selected.uses(job, ledger),
+        "going": retention.decisions(job, timezone.now(), ledger)[:SHOWN],
         "form": form or RetentionForm(rules=selected.rules_of(job)),
         "schedule": schedule or ScheduleForm(initial=initial),
         "scheduled": kept,
