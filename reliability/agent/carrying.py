@@ -139,8 +139,14 @@ class Hands:
 
         def restore(part: LocalJob) -> list[dict[str, Any]]:
             part.stop(order.epoch, grace_s=0.0)
-            about = {"node": self._node, "job": order.job, "epoch": order.epoch}
-            ranks = restoring.restore(part.folder.memory, wanted, **about, limit_s=self._limit_s(order))
+            ranks = restoring.restore(
+                part.folder.memory,
+                wanted,
+                node=self._node,
+                job=order.job,
+                epoch=order.epoch,
+                limit_s=self._limit_s(order),
+            )
             if program is not None:
                 part.programs.bring(program, part.folder.memory)
             part.look()

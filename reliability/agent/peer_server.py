@@ -8,6 +8,7 @@ never waits for it, and what was written over meanwhile fails its digest at the 
 
 import contextlib
 import hmac
+import json
 import os
 import secrets
 import socket
@@ -82,7 +83,7 @@ class PeerServer:
 
     def _answer(self, line: Line, tier: str, key: str, start: int) -> None:
         if (tier, key) == ("memory", NEWEST) and self._ranks:
-            text = copying.json_bytes(self._newest())
+            text = json.dumps(self._newest()).encode()
             line.say({"size_bytes": 0, "record_bytes": len(text)})
             line.send(text)
             return

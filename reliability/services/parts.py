@@ -28,7 +28,7 @@ def record(job: Job, snapshot: Snapshot, body: Mapping[str, Any]) -> Difference 
     head = _head(body.get("head"))
     row = ShardPart.objects.filter(snapshot=snapshot, rank=body["rank"]).first()
     if row is not None and row.digest == body["digest"]:
-        head = head or row.head
+        head = head or (bytes(row.head) if row.head is not None else None)
     ShardPart.objects.update_or_create(snapshot=snapshot, rank=body["rank"], defaults={**values, "head": head})
     if row is not None:
         return None
@@ -82,7 +82,7 @@ def heads(job: Job, snapshot: SnapshotId, ranks: Iterable[int]) -> dict[int, str
     """Return the kept heads of shards by rank, as orders carry them."""
     rows = ShardPart.objects.filter(snapshot__job=job, snapshot__epoch=snapshot.epoch, snapshot__step=snapshot.step)
     found = rows.filter(rank__in=list(ranks)).exclude(head=None).values_list("rank", "head")
-    return {rank: base64.b64encode(bytes(head)).decode() for rank, head in found}
+    return {rank: base64.b64encode(bytes(head)).decode() for rank, head in found if head is not None}
 
 
 def forget_head(job: Job, snapshot: SnapshotId, rank: int) -> int:
