@@ -33,6 +33,7 @@ CORE = {
     "two_connections": "",
     "whose_word_counts": "",
     "keeping": "",
+    "ledger": "",
     "second_look": "fails_twice or only_node",
 }
 """Test module -> which of its tests; empty means all. Paths that SQLite and PostgreSQL walk alike are not repeated."""
