@@ -5,7 +5,19 @@ from django.contrib.auth import views as auth
 from django.urls import URLPattern, URLResolver, include, path
 
 from reliability.api.health import healthz
-from reliability.views import errors, failovers, jobs, nodes, overview, planner, reports, retention, sign_in, snapshots
+from reliability.views import (
+    errors,
+    failovers,
+    fault_codes,
+    jobs,
+    nodes,
+    overview,
+    planner,
+    reports,
+    retention,
+    sign_in,
+    snapshots,
+)
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", overview.overview, name="overview"),
@@ -35,6 +47,12 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("failovers/<int:pk>/approve/", failovers.approve, name="failover-approve"),
     path("failovers/<int:pk>/reject/", failovers.reject, name="failover-reject"),
     path("failovers/<int:pk>/cancel/", failovers.cancel, name="failover-cancel"),
+    path("fault-codes/", fault_codes.fault_code_list, name="fault-codes"),
+    path("fault-codes/add/", fault_codes.add, name="fault-code-add"),
+    path("fault-codes/<slug:code>/", fault_codes.fault_code, name="fault-code"),
+    path("fault-codes/<slug:code>/change/", fault_codes.change, name="fault-code-change"),
+    path("fault-codes/<slug:code>/switch/", fault_codes.switch, name="fault-code-switch"),
+    path("fault-codes/<slug:code>/reset/", fault_codes.reset, name="fault-code-reset"),
     path("snapshots/", snapshots.over_jobs, name="snapshots"),
     path("snapshots/<int:pk>/", snapshots.snapshot, name="snapshot"),
     path("planner/", planner.plan, name="planner"),
