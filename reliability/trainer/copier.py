@@ -31,7 +31,9 @@ def pieces(slot: Slot, buffers: Sequence[Buffer], offsets: Sequence[int]) -> lis
 
 def divided(slot: Slot, buffers: Sequence[Buffer], offsets: Sequence[int]) -> tuple[list[Piece], list[Piece]]:
     """Return what is to be copied where: what may wait until the state changes, and what may not."""
-    start, later, now = slot.address, [], []
+    later: list[Piece] = []
+    now: list[Piece] = []
+    start = slot.address
     for buffer, offset in zip(buffers, offsets, strict=True):
         if buffer.size and buffer.device is None:
             (later if buffer.lazy else now).append((start + offset, buffer.address, buffer.size))

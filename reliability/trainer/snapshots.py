@@ -82,7 +82,7 @@ class MemoryTier:
         self._copying = CopyThread()
         self._device = DeviceCopy()
         self._known = Known()
-        self._planned: Any = (None, None)  # the last layout, and what it was made for: most states keep their form
+        self._planned: tuple[tuple[list[int], int, str], Layout] | None = None  # most states keep their form
         self._current: _Save | None = None
         self._laid: weakref.WeakKeyDictionary[Slot, object] = weakref.WeakKeyDictionary()
         self._data_at = 0
@@ -213,7 +213,7 @@ class MemoryTier:
             self._data_at = layout.room_for(header, self._data_at)
             self._planned_for = len(sizes)
         wanted = (sizes, self._data_at, told)
-        if self._planned[0] != wanted:
+        if self._planned is None or self._planned[0] != wanted:
             self._planned = (wanted, layout.plan(*wanted))
         return self._planned[1]
 
