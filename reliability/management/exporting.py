@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from reliability.errors import InvalidInput
+from reliability.management import program_files
 from reliability.trainer import reading
 from reliability.trainer.errors import CorruptSnapshot, StateMismatch
 
@@ -30,12 +31,16 @@ _TORCH = {
 
 
 def writer(path: Path) -> Callable[[Any, Path], None]:
-    """Return what writes a state to such a file, by its ending. Raises InvalidInput for another, or without torch."""
+    """Return what writes a state to such a file, by its ending; without one, what writes a program's own files to a
+    folder. Raises InvalidInput for another, or without torch.
+    """
     if path.suffix == ".safetensors":
         return safetensors_file
     if path.suffix in {".pt", ".pth"}:
         _library("torch")
         return torch_file
+    if not path.suffix:
+        return program_files.write
     raise InvalidInput("--to", f"{path.name} tells no format", hint="End it with .safetensors, .pt or .pth.")
 
 

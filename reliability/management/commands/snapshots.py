@@ -116,7 +116,8 @@ class Command(BaseCommand):
             for rank in ranks:
                 shard = Shard(good.snapshot.epoch, good.snapshot.step, rank)
                 record = target.data_path(shard.flat_key).with_suffix(".json")
-                one = path if len(ranks) == 1 else path.with_name(f"{path.stem}-rank{rank}{path.suffix}")
+                alone = len(ranks) == 1 or not path.suffix  # what programs wrote themselves shares one folder
+                one = path if alone else path.with_name(f"{path.stem}-rank{rank}{path.suffix}")
                 write(exporting.load(record, rank), one)
                 self.stdout.write(f"{_name(good)}, rank {rank}: {one}")
 
