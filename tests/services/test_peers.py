@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from reliability.errors import InvalidInput
 from reliability.models import Failover, Finding, Node, OrderRecord, ShardPart, SnapshotCopy
-from reliability.services import orders, partners, reports
+from reliability.services import nodes, orders, partners, reports
 from tests.services.world import Agent, Reply, World
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
@@ -250,3 +251,32 @@ def test_what_a_node_could_not_do_is_asked_again_after_a_while(world: World) -> 
     del world.agents["n1"].replies["peer_serve"]
     world.until(lambda: OrderRecord.objects.filter(kind="partner_keep", state="done").count() == 3, seconds=60)
     assert orders.succeeded(OrderRecord.objects.filter(kind="peer_serve", node__name="n1").latest("created_at"))
+
+
+def test_partners_lie_outside_the_failure_domain_that_a_person_or_the_agent_names(paired: World) -> None:
+    nodes.set_failure_domain(Node.objects.get(name="n1"), "rack-1")
+    nodes.set_failure_domain(Node.objects.get(name="n2"), "rack-1")
+    assert keeper_of(paired, "n1").name == "n3"
+    assert keeper_of(paired, "n2").name == "n3"
+    paired.agents["n1"].facts.pop("failure_domain", None)
+    register_again(paired, "n1")
+    assert Node.objects.get(name="n1").failure_domain == "rack-1", "an agent that names none leaves it"
+    paired.agents["n1"].facts["failure_domain"] = "rack-2"
+    register_again(paired, "n1")
+    assert keeper_of(paired, "n1").name == "n2"
+
+
+def register_again(world: World, name: str) -> None:
+    world.pass_time(60)
+    world.agents[name].join()
+
+
+@pytest.mark.parametrize("domain", ["x" * 81, "a\nb"])
+def test_a_failure_domain_that_is_none_is_refused_by_name(world: World, domain: str) -> None:
+    with pytest.raises(InvalidInput, match="domain"):
+        nodes.set_failure_domain(Node.objects.get(name="n1"), domain)
+
+
+def test_partner_copies_of_a_job_on_one_node_are_refused_when_it_is_submitted(world: World) -> None:
+    with pytest.raises(InvalidInput, match="partner_copies"):
+        world.submit(nodes=1, partner_copies=True)
