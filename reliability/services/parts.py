@@ -32,9 +32,13 @@ def record(job: Job, snapshot: Snapshot, body: Mapping[str, Any]) -> Difference 
     ShardPart.objects.update_or_create(snapshot=snapshot, rank=body["rank"], defaults={**values, "head": head})
     if row is not None:
         return None
-    _forget_old(job)
-    known = ShardPart.objects.filter(snapshot=snapshot).select_related("snapshot").defer("head")
-    return next(iter(differing(map(as_domain, known))), None)
+    group = ShardPart.objects.filter(snapshot=snapshot, group=told["group"])
+    if not group.exclude(rank=body["rank"]).exists():
+        _forget_old(job)
+    same = {"shared_digest": told["shared_digest"], "shared_bytes": told["shared_bytes"]}
+    if not group.exclude(**same).exists():
+        return None
+    return next(iter(differing(map(as_domain, group.select_related("snapshot").defer("head")))), None)
 
 
 _TOLD = ("shared_at", "shared_bytes", "shared_digest", "sharded_bytes", "group")

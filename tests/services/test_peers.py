@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from reliability.errors import InvalidInput
-from reliability.models import Failover, Finding, Node, OrderRecord, ShardPart, SnapshotCopy
-from reliability.services import nodes, orders, partners, reports
+from reliability.models import Failover, Finding, Job, Node, OrderRecord, ShardPart, SnapshotCopy
+from reliability.services import jobs, nodes, orders, partners, reports
 from tests.services.world import Agent, Reply, World
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
@@ -80,6 +80,22 @@ def test_a_lost_node_is_restored_from_a_survivors_memory_with_a_proof_for_both(t
     assert source["peer"]["token"] == served.payload["token"]
     assert {"tier": "memory", "key": f"e1-s60-r{source['replica']['rank']}"} in served.payload["shards"]
     assert (served.epoch, served.payload["hold"]) == (2, True)
+
+
+def test_a_rank_that_begins_on_another_node_reads_the_ssd_of_the_one_that_lives_on(world: World) -> None:
+    world.running_job()
+    rank = rank_of(world, "n2")
+    world.save(50, tiers=("memory", "ssd"))
+    jobs.stop(world.job(), by="ann")
+    world.until(lambda: not world.agents["n2"].job)
+    nodes.hold(Node.objects.get(name="n2"), owner="ann", reason="repair")
+    jobs.start(world.job(), by="ann")
+    world.until(lambda: world.job().state == Job.State.RUNNING, seconds=60)
+    (order,) = [each for each in OrderRecord.objects.filter(kind="restore") if each.payload["ranks"][0]["rank"] == rank]
+    source = order.payload["ranks"][0]["sources"][0]
+    assert (source["tier"], source["node"], order.node.name != "n2") == ("ssd", "n2", True)
+    assert source["peer"]["port"] == 24600
+    assert {row.restored_step for row in world.job().epochs.filter(number=world.job().epoch)} == {50}
 
 
 def test_nobody_is_asked_to_serve_when_every_rank_finds_its_own(training: World) -> None:
