@@ -9,7 +9,7 @@ from django.urls import URLPattern, URLResolver, include, path
 from rest_framework.renderers import JSONRenderer
 from rest_framework.routers import APIRootView, DefaultRouter
 
-from reliability.api import plans, resources, retention, snapshots
+from reliability.api import fault_codes, plans, resources, retention, snapshots
 from reliability.api.schema import SchemaView, documentation, unversioned_documentation
 from reliability.api.tokens import TokenView
 
@@ -55,6 +55,9 @@ def versioned() -> list[URLPattern | URLResolver]:
         path("token/", TokenView.as_view(), name="api-token"),
         path("schema/", SchemaView.as_view(), name="api-schema"),
         path("docs/", documentation, name="api-docs"),
+        path("fault-codes/", fault_codes.FaultCodes.as_view(), name="api-fault-codes"),
+        path("fault-codes/judge/", fault_codes.FaultCodeTrial.as_view(), name="api-fault-code-trial"),
+        path("fault-codes/<slug:code>/", fault_codes.FaultCodeOne.as_view(), name="api-fault-code"),
         path("jobs/<slug:name>/risk/", snapshots.WorkAtRisk.as_view(), name="job-risk"),
         path("jobs/<slug:name>/retention/", retention.Retention.as_view(), name="api-job-retention"),
         path("jobs/<slug:name>/trials/", retention.Trials.as_view(), name="api-job-trials"),

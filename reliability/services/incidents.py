@@ -16,7 +16,7 @@ from reliability.domain import faults
 from reliability.domain.failover import Kind, State
 from reliability.domain.faults import STRENGTH, Action, FaultClass, Judgement
 from reliability.models import Failover, Finding, Incident, Job, Node, Report
-from reliability.selectors import core
+from reliability.selectors import core, fault_codes, fault_context
 from reliability.services import clock, dispatch, failovers, nodes
 
 QUIET_S = 600.0
@@ -40,7 +40,7 @@ def note(
     count: int = 1,
 ) -> Finding:
     """Keep one observation as the fault-code table judges it. With a `key` it is kept once."""
-    row = faults.lookup(code)
+    row = fault_codes.table().lookup(code)
     values: dict[str, Any] = {
         "node": node,
         "job": job,
@@ -99,7 +99,7 @@ def _findings(job: Job, incident: Incident | None) -> list[Finding]:
     rows = Finding.objects.filter(job=job, incident=None, epoch=job.epoch)
     if incident is not None:
         rows = rows | Finding.objects.filter(incident=incident)
-    return list(rows.select_related("node").order_by("id"))
+    return list(rows.select_related("node", "job").order_by("id"))
 
 
 def _news(findings: Sequence[Finding], incident: Incident) -> bool:
@@ -107,24 +107,15 @@ def _news(findings: Sequence[Finding], incident: Incident) -> bool:
 
 
 def _judgement(job: Job, findings: Sequence[Finding]) -> Judgement | None:
-    now = clock.now()
+    matcher = fault_codes.matcher()
     return faults.judge(
-        [
-            faults.Finding(
-                code=finding.code,
-                node=finding.node.name,
-                at=finding.found_at.timestamp(),
-                order=finding.pk,
-                rank=finding.rank,
-                epoch=finding.epoch,
-                evidence=finding.evidence[-200:],
-            )
-            for finding in findings
-        ],
+        [fault_context.found(finding, matcher) for finding in findings],
         unknown_action=Action(job.unknown_action),
-        now=now.timestamp(),
+        now=clock.now().timestamp(),
         settle_s=_settle_s(job, findings),
         nodes=job.nodes,
+        context=fault_context.of_job(job, findings, matcher),
+        table=matcher.table,
     )
 
 
@@ -134,7 +125,8 @@ def _settle_s(job: Job, findings: Sequence[Finding]) -> float:
     A node that was powered off leaves only its peers' complaints; acting on those would restart the job on a node
     that is about to be found lost. So the silence limit decides while any node has not been heard since.
     """
-    consequences = [finding.found_at for finding in findings if faults.lookup(finding.code).follow_up]
+    table = fault_codes.table()
+    consequences = [finding.found_at for finding in findings if table.lookup(finding.code).follow_up]
     if not consequences:
         return 0.0
     policy = conf.cluster_policy()
@@ -165,7 +157,7 @@ def _raise_to(incident: Incident, judgement: Judgement, root: Finding | None) ->
     incident.reasons = list(judgement.reasons)
     if root is not None:
         incident.node, incident.code = root.node, root.code
-        incident.summary = f"{faults.lookup(root.code).meaning} ({root.code} on {root.node.name})"
+        incident.summary = f"{fault_codes.table().lookup(root.code).meaning} ({root.code} on {root.node.name})"
     else:
         incident.summary = judgement.reasons[0] if judgement.reasons else "Only consequences are known."
 
@@ -203,33 +195,6 @@ def _join(standing: Failover, incident: Incident) -> None:
     )
     if worse or hit_again:
         failovers.supersede(standing, incident)
-
-
-def judge_node(node_id: int) -> Incident | None:
-    """Judge findings of a node that belong to no job: a hardware fault keeps it from being used."""
-    with transaction.atomic():
-        node = Node.objects.select_for_update(no_key=True).get(pk=node_id)
-        findings = list(Finding.objects.filter(node=node, job=None, incident=None).order_by("id"))
-        strongest = max(findings, key=lambda each: STRENGTH[Action(each.action)], default=None)
-        if strongest is None:
-            return None
-        row = faults.lookup(strongest.code)
-        serious = row.action in (Action.FAILOVER, Action.HOLD)
-        incident = Incident.objects.create(
-            node=node,
-            code=strongest.code,
-            fault_class=row.fault_class,
-            action=Action.HOLD if serious else Action.OBSERVE,
-            summary=f"{row.meaning} ({row.code} on {node.name})",
-            reasons=[row.advice],
-            opened_at=clock.now(),
-        )
-        Finding.objects.filter(pk__in=[each.pk for each in findings]).update(incident=incident)
-        if serious:
-            nodes.mark_unhealthy(node, reason=incident.summary)
-            nodes.hold(node, owner=nodes.AUTOMATION, reason=incident.summary)
-        dispatch.changed("overview", f"node:{node.pk}")
-        return incident
 
 
 def control_plane(now: datetime, *, silent: int) -> Incident:

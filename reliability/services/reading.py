@@ -7,21 +7,21 @@ behind its own boundary, and reconciliation would do the same a moment later.
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from django.db.models import F
-
 from reliability.domain import faults
 from reliability.domain.orders import OrderKind
 from reliability.domain.parts import Difference
 from reliability.domain.snapshots import SnapshotId, Tier
 from reliability.errors import InvalidInput
-from reliability.models import Finding, Job, Node, OrderRecord, Rank, Report
+from reliability.models import Job, Node, OrderRecord, Rank, Report
 from reliability.selectors import core
 from reliability.services import (
     boundary,
+    duplicates,
     failovers,
     incidents,
     jobs,
     launch,
+    node_incidents,
     orders,
     parts,
     retention,
@@ -40,7 +40,7 @@ def follow_up(each: FollowUp) -> None:
     what, pk = each
     work: Mapping[str, Callable[[int], object]] = {
         "judge": judge,
-        "judge_node": incidents.judge_node,
+        "judge_node": node_incidents.judge_node,
         "recover": failovers.advance,
         "drive": jobs.drive,
         "check": check,
@@ -120,27 +120,10 @@ def _finding(row: Report) -> list[FollowUp]:
     job = _named_job(row) if row.job_name else _job_on(row.node)
     epoch = _epoch_of(row, job)
     body = row.body
-    same = Finding.objects.filter(
-        node=row.node,
-        job=job,
-        epoch=epoch,
-        code=body["code"],
-        rank=body.get("rank"),
-        evidence=(body.get("evidence") or "")[:4000],
-    ).first()
-    if same is not None:
-        Finding.objects.filter(pk=same.pk).update(count=F("count") + (body.get("count") or 1))
-    else:
-        incidents.note(
-            row.node,
-            body["code"],
-            job=job,
-            epoch=epoch,
-            rank=body.get("rank"),
-            evidence=body.get("evidence") or "",
-            report=row,
-            count=body.get("count") or 1,
-        )
+    evidence, count = body.get("evidence") or "", body.get("count") or 1
+    where: dict[str, Any] = {"job": job, "epoch": epoch, "rank": body.get("rank"), "evidence": evidence, "count": count}
+    if not duplicates.counted_up(row.node, body["code"], **where, now=row.received_at):
+        incidents.note(row.node, body["code"], **where, report=row)
     return _judged(job, row.node)
 
 

@@ -24,6 +24,7 @@ from reliability.services import (
     jobs,
     keeping,
     losses,
+    node_incidents,
     orders,
     partners,
     plans,
@@ -59,7 +60,8 @@ def _holder() -> str:
 
 def _take_lease(now: datetime) -> bool:
     values = {"holder": _holder(), "until": now + timedelta(seconds=LEASE_S)}
-    if Lease.objects.filter(Q(until__lte=now) | Q(holder=_holder()), name=LEASE_NAME).update(**values):
+    over = Q(until__lte=now) | Q(until__gt=now + timedelta(seconds=2 * LEASE_S))  # or the clock was set back since
+    if Lease.objects.filter(over | Q(holder=_holder()), name=LEASE_NAME).update(**values):
         return True
     if Lease.objects.filter(name=LEASE_NAME).exists():
         return False
@@ -83,7 +85,7 @@ def _judge(now: datetime) -> None:
     for job_id in incidents.undecided():
         boundary.apart("Judging a job", reading.judge, job_id, job=job_id)
     for node_id in incidents.undecided_nodes():
-        boundary.apart("Judging a node", incidents.judge_node, node_id, node=node_id)
+        boundary.apart("Judging a node", node_incidents.judge_node, node_id, node=node_id)
     incidents.close_quiet(now)
 
 

@@ -144,3 +144,64 @@ def test_a_change_of_something_that_is_no_value_names_it() -> None:
         changes.change("No Code", values=FAN, by="ada", reason="hm")
     with pytest.raises(StaleProposal):
         changes.change("xid-79", values={"severity": "info"}, by="ada", reason="hm", seen_version=3)
+
+
+API = "/api/v1/fault-codes/"
+
+
+def test_programs_read_the_table_and_try_lines(client_of: Any) -> None:
+    client = client_of("viewer")
+    rows = client.get(API, {"words": "fell off bus"}).json()
+    assert [(row["code"], row["fault_class"], row["version"]) for row in rows] == [("xid-79", "hardware", 0)]
+    one = client.get(f"{API}xid-79/").json()
+    assert (one["action"], one["history"]) == ("failover", [])
+    tried = client.post(f"{API}judge/", {"lines": [XID, "hello", ""]}, "application/json").json()["findings"]
+    assert [found and found["code"] for found in tried] == ["xid-79", None, None]
+    assert client.get(f"{API}no-such-code/").status_code == 404
+    assert client.get(API, {"colour": "red"}).status_code == 400
+
+
+def test_programs_change_switch_off_and_take_back_what_they_may(client_of: Any) -> None:
+    client = client_of("approver")
+    changed = client.patch(f"{API}xid-109/", {"action": "failover", "reason": "known"}, "application/json")
+    assert (changed.status_code, changed.json()["action"], changed.json()["version"]) == (200, "failover", 1)
+    off = client.patch(f"{API}xid-109/", {"enabled": False, "reason": "noise", "version": 1}, "application/json")
+    assert (off.status_code, off.json()["enabled"]) == (200, False)
+    late = client.patch(f"{API}xid-109/", {"enabled": True, "reason": "hm", "version": 1}, "application/json")
+    assert late.status_code == 409
+    assert client.delete(f"{API}xid-109/", {"reason": "over"}, "application/json").status_code == 204
+    assert client.get(f"{API}xid-109/").json()["action"] == "restart_in_place"
+    added = client.post(API, {**FAN, "code": "fan-stopped", "reason": "seen"}, "application/json")
+    assert (added.status_code, added.json()["source"]) == (201, "own")
+    assert FaultCodeChange.objects.count() == 4
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"action": "failover"}, "reason"),
+        ({"action": "explode", "reason": "x"}, "action"),
+        ({"colour": "red", "reason": "x"}, "colour"),
+        ({"enabled": "no", "reason": "x"}, "enabled"),
+        ({"severity": "info", "reason": "x", "version": "1"}, "version"),
+        ({"severity": ["info"], "reason": "x"}, "severity"),
+        ({"meaning": 7, "reason": "x"}, "meaning"),
+        ({"debounce_s": "soon", "reason": "x"}, "debounce_s"),
+        ({"reason": {"a": 1}}, "reason"),
+        ([], "non_field_errors"),
+    ],
+)
+def test_a_wrong_body_is_refused_by_the_name_of_its_field(client_of: Any, body: Any, field: str) -> None:
+    answer = client_of("approver").patch(f"{API}xid-109/", body, "application/json")
+    assert (answer.status_code, list(answer.json())) == (400, [field])
+    assert not FaultCodeChange.objects.exists()
+
+
+def test_programs_without_the_permission_change_nothing(client_of: Any) -> None:
+    for role in ("viewer", "operator"):
+        client = client_of(role)
+        body = {"action": "observe", "reason": "x"}
+        assert client.patch(f"{API}xid-109/", body, "application/json").status_code == 403
+        assert client.delete(f"{API}xid-109/", body, "application/json").status_code == 403
+        assert client.post(API, body, "application/json").status_code == 403
+    assert Client().get(API).status_code == 401
