@@ -140,7 +140,7 @@ class Hands:
         def restore(part: LocalJob) -> list[dict[str, Any]]:
             part.stop(order.epoch, grace_s=0.0)
             ranks = restoring.restore(
-                part.folder.memory,
+                part.folder.memory if program is None else part.programs.tier,
                 wanted,
                 node=self._node,
                 job=order.job,
@@ -148,7 +148,7 @@ class Hands:
                 limit_s=self._limit_s(order),
             )
             if program is not None:
-                part.programs.bring(program, part.folder.memory)
+                part.programs.bring(program)
             part.look()
             return ranks
 

@@ -25,18 +25,20 @@ class ProgramPart:
 
     def __init__(self, ssd_dir: Path, job: str) -> None:
         self.folder = ProgramFolder.of(ssd_dir, job)
+        self.tier = DirectoryTier(ssd_dir / job, owner="restore", private=True)
+        """Where a restore brings shards that become files: the SSD, for they may be larger than memory."""
 
     def make(self, plan: ContainerPlan) -> None:
         """Have the folder that the container is to see. Raises TierFull, TierUnreachable."""
         if plan.snapshot_folder is not None:
             self.folder.make()
 
-    def bring(self, wanted: ProgramRestore, memory: DirectoryTier) -> None:
-        """Make a folder again of what a restore brought into memory. Raises TierError."""
+    def bring(self, wanted: ProgramRestore) -> None:
+        """Make a folder again of what a restore brought to the SSD. Raises TierError."""
         program_restoring.bring(
             self.folder,
             wanted.rule,
-            memory,
+            self.tier,
             snapshot=wanted.snapshot,
             ranks=wanted.ranks,
             all_ranks=wanted.all_ranks,

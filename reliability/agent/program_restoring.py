@@ -33,25 +33,21 @@ log = logging.getLogger("stepkeeper.agent")
 def bring(
     folder: ProgramFolder,
     rule: FolderRule,
-    memory: DirectoryTier,
+    tier: DirectoryTier,
     *,
     snapshot: tuple[int, int],
     ranks: Sequence[int],
     all_ranks: Sequence[int],
 ) -> None:
-    """Make the restored step of each folder of these ranks from the shards that a restore brought into memory.
+    """Make the restored step of each folder of these ranks from the shards that a restore brought to a tier.
 
     `snapshot`: epoch and step. `all_ranks`: whose shards there are, when a folder holds the files of all of them.
-    The shards give way to the files. Raises CopyMissing, DigestMismatch, TierFull, TierUnreachable.
+    Raises CopyMissing, DigestMismatch, TierFull, TierUnreachable.
     """
     folder.make_places(rule, ranks)
-    needed = set()
     for place, own in folder.places(rule, ranks).items():
         shards = [Shard(*snapshot, rank) for rank in (all_ranks or own)]
-        needed |= set(shards)
-        _unpack(_restored_path(folder, place, snapshot), shards, memory)
-    for shard in needed:
-        memory.delete(shard.flat_key)
+        _unpack(_restored_path(folder, place, snapshot), shards, tier)
 
 
 def begin(
@@ -107,7 +103,7 @@ def _restored_path(folder: ProgramFolder, place: str, snapshot: tuple[int, int])
     return folder.root / f"{RESTORED}-{place}-e{snapshot[0]}-s{snapshot[1]}"
 
 
-def _unpack(ready: Path, shards: Sequence[Shard], memory: DirectoryTier) -> None:
+def _unpack(ready: Path, shards: Sequence[Shard], tier: DirectoryTier) -> None:
     """Unpack shards into one folder: `step` with the files below, or with the single file, and `about.json`.
 
     Nothing is forced to the disk: after a power loss it does not count, which the boot's number tells.
@@ -117,7 +113,7 @@ def _unpack(ready: Path, shards: Sequence[Shard], memory: DirectoryTier) -> None
         for left in ready.parent.glob(f"{ready.name.partition('-e')[0]}-e*"):
             _remove(left)
         (part / "step").mkdir(parents=True)
-    names = {name: is_file for shard in shards for name, is_file in [_unpack_one(memory, shard, part)] if name}
+    names = {name: is_file for shard in shards for name, is_file in [_unpack_one(tier, shard, part)] if name}
     if not names:
         raise CopyMissing(f"No shard of step {shards[0].step} holds files of the program.")
     name, is_file = next(iter(names.items()))
@@ -131,9 +127,9 @@ def _boot() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-def _unpack_one(memory: DirectoryTier, shard: Shard, part: Path) -> tuple[str, bool]:
-    record = memory.record(shard.flat_key)
-    return program_shards.unpack(memory.data_path(shard.flat_key), record, part / "step")
+def _unpack_one(tier: DirectoryTier, shard: Shard, part: Path) -> tuple[str, bool]:
+    record = tier.record(shard.flat_key)
+    return program_shards.unpack(tier.data_path(shard.flat_key), record, part / "step")
 
 
 def _ready(folder: ProgramFolder, place: str, snapshot: tuple[int, int]) -> tuple[str, Path]:

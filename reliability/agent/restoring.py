@@ -114,6 +114,9 @@ def _bring_own(memory: DirectoryTier, wanted: RankRestore, source: Source, *, no
         _bring_from_store(memory, wanted, source, job)
         return
     path = _checked_place(wanted.shard, source, job)
+    if path == memory.data_path(key):  # what becomes files again is not brought into memory
+        _verify_in_place(memory, key, source)
+        return
     beside = DirectoryTier(path.parent)
     if source.tier in {"ssd", "partner"}:
         _check_record(beside.record(path.stem), source)

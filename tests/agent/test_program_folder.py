@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from reliability.tiers import copying
 from tests.agent.conftest import AgentProcess
 from tests.agent.ingest import Ingest, until
-from tests.agent.writer import trained
+from tests.agent.shardfiles import damage
+from tests.agent.writer import save, trained
 
 JOB = "own"
 WRITER = Path(__file__).with_name("writer.py")
@@ -41,18 +43,22 @@ class Trained:
         payload["container"] = self.agent.container(**given)
         return self.ingest.done("start", job=JOB, epoch=self.epoch, payload=payload)["pids"]
 
-    def go_on_from(self, copy: dict[str, Any]) -> dict[str, int]:
-        """Restore a copy and start, as the server has it done."""
-        source = {name: copy[name] for name in ("tier", "path", "digest", "size_bytes")} | {"node": "node-a"}
+    def go_on_from(self, *copies: dict[str, Any]) -> dict[str, int]:
+        """Restore from copies, best first, and start, as the server has it done."""
+        self.restored = self.restore(*copies)
+        return self.start(copies[0])
+
+    def restore(self, *copies: dict[str, Any]) -> dict[str, Any]:
+        names = ("tier", "path", "digest", "size_bytes")
+        sources = [{name: copy[name] for name in names} | {"node": "node-a"} for copy in copies]
         wanted = {
-            "step": copy["step"],
-            "snapshot_epoch": copy["snapshot_epoch"],
-            "ranks": [{"rank": 0, "sources": [source]}],
+            "step": copies[0]["step"],
+            "snapshot_epoch": copies[0]["snapshot_epoch"],
+            "ranks": [{"rank": 0, "sources": sources}],
             "snapshot_folder": self.rule,
             "local_ranks": [0],
         }
-        self.ingest.done("restore", job=JOB, epoch=self.epoch + 1, payload=wanted)
-        return self.start(copy)
+        return self.ingest.done("restore", job=JOB, epoch=self.epoch + 1, payload=wanted)
 
     def copies(self, tier: str = "ssd", epoch: int | None = None) -> list[dict[str, Any]]:
         found = [copy for copy in self.ingest.of_kind("snapshot_copy") if copy["tier"] == tier]
@@ -137,6 +143,28 @@ def test_wherever_a_program_is_killed_it_begins_from_a_whole_step_and_nothing_ne
     aside = [path.name for path in (job.out.parents[1] / "aside").iterdir()]
     assert aside, "what the killed attempts had begun was moved aside"
     assert job.problems() == []
+
+
+def test_a_damaged_copy_is_named_and_storage_gives_the_files_without_passing_through_memory(
+    ingest: Ingest, agent: AgentProcess
+) -> None:
+    job = Trained(ingest, agent, {"sealed_by": "rename"}, "--every", "1000", "--steps", "2000", "--rename")
+    pids = job.start()
+    until(job.has_begun)
+    step = job.out / "checkpoint-7"
+    part = job.out / "tmp-7"
+    save(part, 7, "v", 0.0)
+    part.rename(step)
+    near, far = job.sealed(7), until(lambda: job.copies("storage"))[0]
+    job.kill(pids)
+    damage(near["path"])
+    job.go_on_from(near, far)
+    assert job.restored["ranks"][0]["tier"] == "storage"
+    assert [(each["tier"], each["code"]) for each in job.problems()] == [("ssd", "digest_mismatch")]
+    until(lambda: len(job.runs()) == 2)
+    assert job.runs()[1][0] == 7
+    assert copying.verify(Path(near["path"]), digest=far["digest"]), "a good copy took the place of the damaged one"
+    assert list((agent.memory(JOB) / "mem").iterdir()) == []
 
 
 def test_a_program_that_ends_well_has_its_last_step_sealed_at_once_also_when_it_is_released(

@@ -38,7 +38,6 @@ class Place:
         monkeypatch.setattr(program_watch, "steady", lambda: self.now)
         self.folder = ProgramFolder.of(root / "ssd", JOB)
         self.ssd = DirectoryTier(root / "ssd" / JOB, owner="n", private=True)
-        self.memory = DirectoryTier(root / "memory" / JOB / "mem", owner="agent")
         self.record = JobRecord(job=JOB, snapshot_folder=rule.as_dict())
         self.watch = self.new_watch()
         self.begin()
@@ -85,17 +84,10 @@ class Place:
         return sorted({shard.step for shard in made})
 
     def restore(self, epoch: int, step: int, ranks: list[int] | None = None) -> None:
-        """Bring a step from the SSD into memory, and make a folder of it."""
-        for rank in ranks or self.ranks:
-            key = Shard(epoch, step, rank).flat_key
-            record = self.ssd.record(key)
-            self.memory.put(self.ssd.data_path(key), key, digest=record["digest"], record=record)
-        self.bring(epoch, step, ranks)
-
-    def bring(self, epoch: int, step: int, ranks: list[int] | None = None) -> None:
+        """Make a folder of a step on the SSD."""
         shared = tuple(ranks or self.ranks) if self.rule.of is Whose.JOB else ()
         program_restoring.bring(
-            self.folder, self.rule, self.memory, snapshot=(epoch, step), ranks=self.ranks, all_ranks=shared
+            self.folder, self.rule, self.ssd, snapshot=(epoch, step), ranks=self.ranks, all_ranks=shared
         )
 
     def codes(self) -> list[str]:
@@ -147,7 +139,6 @@ def test_nested_and_empty_files_odd_names_links_and_modes_come_back_as_they_were
     assert found.restored == {"node": "checkpoint-5"}
     assert content(step) == before
     assert (step / "w").stat().st_mode & 0o777 == 0o750
-    assert place.memory.keys("") == [], "the shard gave way to the files"
     assert place.said == []
 
 
@@ -240,12 +231,8 @@ def test_a_folder_of_the_job_comes_back_with_the_parts_of_all_nodes(
     assert other.look(after_s=30) == [1]
     key = Shard(1, 1, 1).flat_key
     record = other.ssd.record(key)
-    place.memory.put(other.ssd.data_path(key), key, digest=record["digest"], record=record)
-    own = Shard(1, 1, 0).flat_key
-    place.memory.put(
-        place.ssd.data_path(own), own, digest=place.ssd.record(own)["digest"], record=place.ssd.record(own)
-    )
-    place.bring(1, 1, [0, 1])
+    place.ssd.put(other.ssd.data_path(key), key, digest=record["digest"], record=record)
+    place.restore(1, 1, [0, 1])
     place.begin((1, 1))
     assert content(place.out / "step-1") == {"part-0": b"0", "part-1": b"1", ".metadata": b"m"}
     other.close()
@@ -493,21 +480,20 @@ def test_no_flipped_bit_and_no_cut_of_a_shard_ever_becomes_a_folder(make: Any) -
     place.write("step-1", {"a": b"0123456789" * 10, "b/c": b""})
     assert place.look() == [1]
     key = Shard(1, 1, 0).flat_key
-    good, record = place.ssd.data_path(key).read_bytes(), place.ssd.record(key)
-    place.memory.put(place.ssd.data_path(key), key, digest=record["digest"], record=record)
-    path = place.memory.data_path(key)
+    path = place.ssd.data_path(key)
+    good = path.read_bytes()
     for at in [*range(0, 1200, 7), *range(1200, len(good), 211)]:
         damaged = bytearray(good)
         damaged[at] ^= 1 << at % 8
         path.write_bytes(damaged)
         with pytest.raises((DigestMismatch, RecordUnusable)):
-            place.bring(1, 1)
+            place.restore(1, 1)
     for size in range(0, len(good), 97):
         path.write_bytes(good[:size])
         with pytest.raises((DigestMismatch, RecordUnusable)):
-            place.bring(1, 1)
+            place.restore(1, 1)
     with pytest.raises(CopyMissing):
         program_restoring.begin(place.folder, place.rule, epoch=2, job_key="k", snapshot=(1, 1), ranks=[0])
     path.write_bytes(good)
-    place.bring(1, 1)
+    place.restore(1, 1)
     assert place.begin((1, 1)).restored == {"node": "step-1"}

@@ -39,7 +39,6 @@ class ProgramNode:
         (folder / "jobs" / JOB).symlink_to(node.root)
         self.folder = ProgramFolder.of(folder / "ssd", JOB)
         self.ssd = DirectoryTier(folder / "ssd" / JOB, owner="n", private=True)
-        self.memory = DirectoryTier(node.root / "mem", owner="agent")
         self.watch = ProgramWatch(ssd_dir=folder / "ssd", memory_dir=folder / "jobs", ssd=self.ssd, job=JOB)
         self.record = JobRecord(job=JOB, snapshot_folder=rule.as_dict())
         self.epoch = 0
@@ -98,19 +97,9 @@ class ProgramNode:
             self.record.exits_reported.append(int(rank))
 
     def restore(self, shard: Shard) -> None:
-        """Bring a step back into memory and make a folder of it, as the order of a recovery does."""
-        for rank in self.ranks:
-            key = Shard(shard.epoch, shard.step, rank).flat_key
-            record = self.ssd.record(key)
-            self.memory.put(self.ssd.data_path(key), key, digest=record["digest"], record=record)
-        program_restoring.bring(
-            self.folder,
-            self.rule,
-            self.memory,
-            snapshot=(shard.epoch, shard.step),
-            ranks=self.ranks,
-            all_ranks=(),
-        )
+        """Make a folder of a step on the SSD, as the order of a recovery does."""
+        at = (shard.epoch, shard.step)
+        program_restoring.bring(self.folder, self.rule, self.ssd, snapshot=at, ranks=self.ranks, all_ranks=())
 
     def logs(self) -> str:
         return "".join(path.read_text()[-1500:] for path in sorted((self.node.root / "log").glob("*.log")))
