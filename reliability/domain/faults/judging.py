@@ -15,6 +15,8 @@ from reliability.domain.faults.words import STRENGTH, Action, FaultClass, Severi
 
 BLAST_WINDOW_S = 60.0
 """The same hardware code on most nodes within this time points to something they share."""
+STEP_SLACK = 1
+"""Ranks that had not yet noticed may have finished one step more than the one that failed."""
 FOLLOW_UPS = "findings on other ranks are consequences and decide"
 
 
@@ -111,7 +113,8 @@ def _same_step_elsewhere(root: Weighed, context: Context) -> Attempt | None:
     if context.step is None or accused or root.row.unexplained:
         return None
     for attempt in context.attempts:
-        if attempt.code == root.row.code and attempt.step == context.step and root.finding.node not in attempt.nodes:
+        same_step = abs(attempt.step - context.step) <= STEP_SLACK
+        if same_step and attempt.code == root.row.code and root.finding.node not in attempt.nodes:
             return attempt
     return None
 
