@@ -52,7 +52,7 @@ def record_copy(job: Job, node: Node, body: Mapping[str, Any], *, at: datetime) 
     with transaction.atomic():
         _commit(copy, body, at=at, costs=not brought_back)
         if not brought_back:
-            _read_below(copy, node, at=at)
+            _read_by_movers(copy, node, at=at)
         gone = _written_over(job, copy, at=at) if tier is Tier.MEMORY else []
         snapshot_tally.recount([snapshot.pk, *gone])
         if tier is Tier.STORAGE:
@@ -85,18 +85,22 @@ def _commit(copy: SnapshotCopy, body: Mapping[str, Any], *, at: datetime, costs:
     copy.save()
 
 
-def _read_below(copy: SnapshotCopy, node: Node, *, at: datetime) -> None:
-    """Whoever wrote this copy has read the one on the tier before it whole, and found the same digest."""
+def _read_by_movers(copy: SnapshotCopy, node: Node, *, at: datetime) -> None:
+    """Whoever wrote a copy has read the one on the tier before it whole, and found the same digest.
+
+    The two are told in either order: sealing in memory and copying to the SSD are two threads.
+    """
+    same = SnapshotCopy.objects.filter(
+        snapshot=copy.snapshot_id, rank=copy.rank, digest=copy.digest, state=CopyState.COMMITTED
+    )
     below = READ_FROM.get(Tier(copy.tier))
-    SnapshotCopy.objects.filter(
-        snapshot=copy.snapshot_id,
-        rank=copy.rank,
-        tier=below,
-        node=node,
-        digest=copy.digest,
-        state=CopyState.COMMITTED,
-        verified_at=None,
-    ).update(verified_at=at)
+    if below is not None:
+        same.filter(tier=below, node=node, verified_at=None).update(verified_at=at)
+    above = next((tier for tier, source in READ_FROM.items() if source == copy.tier), None)
+    if above is None or copy.verified_at is not None:
+        return
+    if same.filter(tier=above, node=None if above is Tier.STORAGE else node).exists():
+        SnapshotCopy.objects.filter(pk=copy.pk, verified_at=None).update(verified_at=at)
 
 
 def _written_over(job: Job, copy: SnapshotCopy, *, at: datetime) -> list[int]:

@@ -50,6 +50,14 @@ def test_a_snapshot_is_written_then_committed_and_read_back_by_the_next_mover(wo
     assert_counts_are_right()
 
 
+def test_a_copy_that_is_told_after_the_one_made_from_it_was_read_all_the_same(world: World) -> None:
+    world.running_job()
+    for tier in ("storage", "ssd", "memory"):
+        world.save(20, tiers=(tier,))
+    assert [state(20, tier) for tier in ("memory", "ssd", "storage")] == ["verified", "verified", "committed"]
+    assert_counts_are_right()
+
+
 def test_a_save_that_a_newer_one_overtook_is_superseded_and_counted(world: World) -> None:
     world.running_job()
     for step in (20, 30, 40):
