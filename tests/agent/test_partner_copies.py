@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from reliability.agent import payloads, peer_keeper, restoring, sealing
+from reliability.agent.desk import OrderFailed
 from reliability.agent.folder import JobFolder as AgentFolder
 from reliability.agent.peer_keeper import Keeper
 from reliability.agent.peer_serving import PARTNERS
@@ -26,6 +27,7 @@ from reliability.trainer.reading import load
 from reliability.trainer.snapshots import MemoryTier
 from tests.agent.conftest import CHECKOUT
 from tests.agent.ingest import until
+from tests.agent.shardfiles import damage
 from tests.agent.test_peers import EPOCH, TOKEN, Serving
 from tests.trainer.shards import JOB
 
@@ -194,18 +196,60 @@ def test_the_shard_of_a_lost_node_comes_from_its_partner_bit_by_bit(neighbours: 
         "size_bytes": record["size_bytes"],
         "node": "keeper",
     }
-    keeper = Serving(neighbours.folder.parents[2] / "keeper-serves")
-    keeper.memory.symlink_to(neighbours.folder.parents[1])
     if not here:
-        port = keeper.serve(("partner", f"e{EPOCH}-s10-r0"), epoch=EPOCH + 1)
+        port = serve_from(neighbours, f"e{EPOCH}-s10-r0")
         source["peer"] = {"address": "127.0.0.1", "port": port, "token": TOKEN}
     wanted = {"step": 10, "snapshot_epoch": EPOCH, "ranks": [{"rank": 0, "sources": [source]}]}
     node = "keeper" if here else "standby"
     (outcome,) = restoring.restore(
         standby.memory, payloads.restore(wanted), node=node, job=JOB, epoch=EPOCH + 1, limit_s=20
     )
-    keeper.peers.stop()
     assert outcome["tier"] == "partner"
     brought = standby.memory.data_path(f"e{EPOCH}-s10-r0")
     assert brought.read_bytes() == original
     assert load(brought.with_suffix(".json"), rank=0)[1]["model"][0] == 10
+
+
+@pytest.mark.parametrize("here", [True, False], ids=["on the keeper", "on a standby"])
+@pytest.mark.parametrize("what", ["flipped", "cut", "empty", "gone", "no record"])
+def test_a_damaged_partner_copy_is_never_restored_and_is_named(neighbours: Neighbours, what: str, here: bool) -> None:
+    neighbours.save(10)
+    neighbours.keeper().look()
+    copy = neighbours.folder / f"e{EPOCH}-s10-r0.snap"
+    record = DirectoryTier(neighbours.folder).record(copy.stem)
+    break_it(copy, what)
+    source = {
+        "tier": "partner",
+        "path": str(copy),
+        "node": "keeper",
+        **{k: record[k] for k in ("digest", "size_bytes")},
+    }
+    if not here:
+        port = serve_from(neighbours, copy.stem)
+        source["peer"] = {"address": "127.0.0.1", "port": port, "token": TOKEN}
+    memory = DirectoryTier(neighbours.folder.parents[2] / "standby")
+    memory.root.mkdir()
+    wanted = payloads.restore({"step": 10, "snapshot_epoch": EPOCH, "ranks": [{"rank": 0, "sources": [source]}]})
+    node = "keeper" if here else "standby"
+    with pytest.raises(OrderFailed) as failed:
+        restoring.restore(memory, wanted, node=node, job=JOB, epoch=EPOCH + 1, limit_s=20)
+    (bad,) = failed.value.result["bad"]
+    expected = {"flipped": "digest_mismatch", "cut": "digest_mismatch", "empty": "digest_mismatch"}
+    assert bad["code"] == expected.get(what, "copy_missing") or (not here and bad["code"] == "tier_unreachable")
+    assert memory.keys("") == []
+
+
+def break_it(copy: Path, what: str) -> None:
+    if what == "flipped":
+        damage(str(copy))
+    elif what in ("cut", "empty"):
+        os.truncate(copy, copy.stat().st_size - 4096 if what == "cut" else 0)
+    else:
+        (copy if what == "gone" else copy.with_suffix(".json")).unlink()
+
+
+def serve_from(neighbours: Neighbours, key: str) -> int:
+    """Have the keeper serve what it keeps."""
+    keeper = Serving(neighbours.folder.parents[2] / "keeper-serves")
+    keeper.memory.symlink_to(neighbours.folder.parents[1])
+    return keeper.serve(("partner", key), epoch=EPOCH + 1, limit_s=10)
