@@ -10,8 +10,13 @@ DEV_STAMP := $(VENV)/.dev-$(RUN_HASH)
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest -p tests.plugins.no_skips
 FAST := not engine and not broker and not postgres and not browser and not slow
+SERVICES := engine or broker or postgres or browser
+FIGURES := $(wildcard tests/web/test_p*.py)
+# Two halves side by side, one a core; each shows its output when it has ended.
+HALVES := +@$(MAKE) --no-print-directory -k -j2 --output-sync=target
 
-.PHONY: help demo up venv test test-fast check bench test-packages
+.PHONY: help demo up venv check bench test-packages
+.PHONY: test test-with-services test-without-services test-fast test-fast-figures test-fast-others
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -42,10 +47,19 @@ test-packages:
 	@.ci/test-packages
 
 test: $(DEV_STAMP) test-packages ## All tests; as root on Debian it installs what they need
-	$(PYTEST)
+	$(HALVES) test-with-services test-without-services
 
-test-fast: $(DEV_STAMP) ## The tests that need no engine, broker, browser or PostgreSQL (under a minute)
-	$(PYTEST) -m "$(FAST)" tests/domain tests/services tests/web
+test-with-services test-without-services: $(DEV_STAMP)
+	$(PYTEST) -m "$(if $(filter test-with-services,$@),$(SERVICES),not ($(SERVICES)))"
+
+test-fast: $(DEV_STAMP) ## The quick tests, which need no engine, broker, browser or PostgreSQL (under a minute)
+	$(HALVES) test-fast-figures test-fast-others
+
+test-fast-figures: $(DEV_STAMP)
+	$(PYTEST) -m "$(FAST)" tests/domain $(FIGURES)
+
+test-fast-others: $(DEV_STAMP)
+	$(PYTEST) -m "$(FAST)" tests/services $(filter-out $(FIGURES),$(wildcard tests/web/test_*.py))
 
 check: $(DEV_STAMP) ## Style, types, import rules, migrations, settings
 	$(BIN)/ruff check .

@@ -14,6 +14,8 @@ from django.test import Client
 from reliability import models
 from tests.web.test_routes import CONFIRM, PAGES, address
 
+pytestmark = pytest.mark.slow
+
 VALUES = (
     "-1",
     "0",

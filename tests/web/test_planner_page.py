@@ -570,6 +570,7 @@ HARD = (
 )
 
 
+@pytest.mark.slow
 def test_whatever_is_asked_page_and_files_answer_or_say_what_is_wrong(client_of: Any, job: models.Job) -> None:
     client = client_of("operator")
     asked = [PLAN | hard for hard in HARD] + [{"job": "", **VALUES} | hard for hard in HARD]

@@ -327,8 +327,11 @@ def _check_step(reading: _Reading, request: Request, inputs: Inputs) -> None:
     step_s = request.step_s
     if step_s is None:
         return
-    plan = exact.plan(inputs)
     shortest_s = step_s + inputs.save_stall_s
+    hopeless = exact.best(inputs)[1] < inputs.target * (1 - 1e-9)
+    if hopeless or exact.ettr_at(inputs, shortest_s) >= inputs.target:
+        return
+    plan = exact.plan(inputs)
     if not plan.feasible or plan.interval_s is None or plan.interval_s[1] is None:
         return
     if shortest_s > plan.interval_s[1] * (1 + 1e-12):

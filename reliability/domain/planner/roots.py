@@ -136,24 +136,55 @@ def _bracket(falls: Callable[[float], float], guess: float) -> tuple[tuple[float
 
 
 def summit(function: Callable[[float], float], low: float, high: float, width: float) -> float:
-    """Return where a function with one maximum is largest between two points, to within a width (golden section).
+    """Return where a function with one maximum is largest between two points, to within a width.
 
-    Source: Kiefer 1953, "Sequential minimax search for a maximum".
+    Parabolas through the three best points, golden sections where a parabola leads nowhere.
+    Source: Brent 1973, "Algorithms for Minimization without Derivatives", chapter 5.
     """
-    left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-    at_left, at_right = function(left), function(right)
+    best = second = third = _valued(function, low + (1 - _GOLDEN) * (high - low))
+    step = before = 0.0
     for _ in range(_ROUNDS):
-        if high - low <= width:
+        middle = (low + high) / 2
+        if abs(best[0] - middle) <= width - (high - low) / 2:
             break
-        if at_left >= at_right:
-            high, right, at_right = right, left, at_left
-            left = high - _GOLDEN * (high - low)
-            at_left = function(left)
+        leap = _leap(best, second, third) if abs(before) > width / 2 else math.nan
+        if abs(leap) < abs(before) / 2 and low < best[0] + leap < high:
+            step, before = leap, step
+            if min(best[0] + leap - low, high - best[0] - leap) < width:
+                step = math.copysign(width / 2, middle - best[0])
         else:
-            low, left, at_left = left, right, at_right
-            right = low + _GOLDEN * (high - low)
-            at_right = function(right)
-    return (low + high) / 2
+            before = (low if best[0] >= middle else high) - best[0]
+            step = (1 - _GOLDEN) * before
+        tried = _valued(function, best[0] + math.copysign(max(abs(step), width / 2), step))
+        outer, inner = (best, tried) if tried[1] >= best[1] else (tried, best)
+        low, high = (outer[0], high) if outer[0] < inner[0] else (low, outer[0])
+        best, second, third = _ranked(tried, best, second, third)
+    return best[0]
+
+
+def _valued(function: Callable[[float], float], x: float) -> tuple[float, float]:
+    return x, function(x)
+
+
+def _leap(best: tuple[float, float], second: tuple[float, float], third: tuple[float, float]) -> float:
+    """Return how far from the best point the parabola through three points has its summit; NaN when it has none."""
+    left = (best[0] - second[0]) * (best[1] - third[1])
+    right = (best[0] - third[0]) * (best[1] - second[1])
+    bend = 2 * (right - left)
+    return -((best[0] - third[0]) * right - (best[0] - second[0]) * left) / bend if bend else math.nan
+
+
+def _ranked(
+    tried: tuple[float, float], best: tuple[float, float], second: tuple[float, float], third: tuple[float, float]
+) -> tuple[tuple[float, float], tuple[float, float], tuple[float, float]]:
+    """Return the three points to go on with, the best one first; points that are still the same one make room."""
+    if tried[1] >= best[1]:
+        return tried, best, second
+    if tried[1] >= second[1] or second[0] == best[0]:
+        return best, tried, second
+    if tried[1] >= third[1] or third[0] in (best[0], second[0]):
+        return best, second, tried
+    return best, second, third
 
 
 def least_whole(enough: Callable[[int], bool], start: int) -> int:
