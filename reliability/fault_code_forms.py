@@ -72,7 +72,7 @@ class ChangeForm(ReasonForm):
         max_length=LONGEST,
         help_text="Its text, with {name} for one word and * for anything: GPU {device} lost * after {seconds} s",
     )
-    field_order = (*VALUES, "reason", "version")
+    field_order: tuple[str, ...] = (*VALUES, "reason", "version")
 
     @classmethod
     def of(cls, row: FaultCode, *, version: int, phrase: str) -> "ChangeForm":

@@ -53,7 +53,7 @@ class FaultCodeSerializer(serializers.Serializer[Any]):
     """One row of the table in force."""
 
     code = serializers.CharField()
-    source = serializers.CharField()
+    source = serializers.CharField()  # type: ignore[assignment]  # a value named so, not where a field reads from
     fault_class = serializers.ChoiceField(choices(FaultClass))
     severity = serializers.ChoiceField(choices(Severity))
     action = serializers.ChoiceField(choices(Action))
