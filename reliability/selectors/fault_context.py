@@ -73,5 +73,5 @@ def _attempts(job: Job) -> tuple[faults.Attempt, ...]:
     return tuple(
         faults.Attempt(code=code, nodes=frozenset({names[node]}), step=step)
         for code, node, step in ends
-        if node in names
+        if node in names and step is not None
     )
