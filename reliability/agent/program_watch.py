@@ -20,7 +20,7 @@ from reliability.agent.program_listing import ChangedStep, Listing, UnfitStep
 from reliability.domain import program_folders
 from reliability.domain.program_folders import FolderRule, SealedBy
 from reliability.domain.snapshots import Tier
-from reliability.errors import CopyMissing, TierError, TierFull
+from reliability.errors import CopyMissing, DigestMismatch, TierError, TierFull
 from reliability.tiers import copying
 from reliability.tiers.directory import DirectoryTier
 from reliability.tiers.shards import Shard
@@ -67,6 +67,7 @@ class ProgramWatch:
         self._job = job
         self._attempt = Attempt()
         self._known: dict[str, Known] | None = None
+        self._mine: dict[str, Known] | None = None
         self._seen: dict[str, _Seen] = {}
         self._checked_at: dict[str, float] = {}
         self._sealed_at: dict[str, float] = {}
@@ -96,7 +97,7 @@ class ProgramWatch:
         if not attempt.ready:
             return []
         if attempt != self._attempt:
-            self._attempt, self._seen = attempt, {}
+            self._attempt, self._seen, self._mine = attempt, {}, None
         found = [each for each in self._candidates(rule, record) if not self._is_sealed(each)]
         settling = [each for each in found if self._settles(each, rule, record)]
         whole = [each for each in settling if self._is_whole(each, rule, record)]
@@ -118,13 +119,16 @@ class ProgramWatch:
 
     def _candidates(self, rule: FolderRule, record: JobRecord) -> Iterator[_Candidate]:
         for place, ranks in self._folder.places(rule, record.ranks).items():
+            newest = self._newest_sealed(place)
             for name in program_folder.names(self._folder.out / place):
                 if rule.is_unfinished(name) or f"{place}/{name}" in self._attempt.before:
                     continue
                 step = rule.step_of(name)
                 if step is None:
                     self._name_without_step(place, name, ranks[0])
-                elif self._due(f"{place}/{name}") and (listing := self._listed(place, name, step, ranks[0])):
+                elif self._due(f"{place}/{name}", step, newest) and (
+                    listing := self._listed(place, name, step, ranks[0])
+                ):
                     yield _Candidate(place, tuple(ranks), step, listing)
 
     def _listed(self, place: str, name: str, step: int, rank: int) -> Listing | None:
@@ -139,11 +143,12 @@ class ProgramWatch:
                 raise error
         return None
 
-    def _due(self, key: str) -> bool:
-        """Sealed steps are looked at again and again, those that were sealed long ago seldom."""
+    def _due(self, key: str, step: int, newest: int) -> bool:
+        """Whether a step is to be looked at: not one older than a sealed one, which nobody wants any more and which
+        the program may be removing; sealed ones again and again, those that were sealed long ago seldom."""
         known = self._of_attempt().get(key)
         if known is None:
-            return True
+            return step >= newest
         if known.why_not:
             return False
         pause_s = LOOK_S if steady() - self._sealed_at.get(key, 0.0) < FRESH_S else SELDOM_S
@@ -155,16 +160,21 @@ class ProgramWatch:
         return self._known
 
     def _is_sealed(self, found: _Candidate) -> bool:
-        """Whether a step was sealed, or a newer one was: then nobody wants it, and the program may be removing it."""
-        known = self._of_attempt()
-        if found.key in known:
-            self._check_again(found)
-            return True
-        newer = (each.step for key, each in known.items() if key.startswith(f"{found.place}/") and each.stamp)
-        return max(newer, default=-1) > found.step
+        """Whether a step was sealed; then it is looked at again."""
+        if found.key not in self._of_attempt():
+            return False
+        self._check_again(found)
+        return True
+
+    def _newest_sealed(self, place: str) -> int:
+        mine = self._of_attempt().items()
+        return max((each.step for key, each in mine if each.stamp and key.startswith(f"{place}/")), default=-1)
 
     def _of_attempt(self) -> dict[str, Known]:
-        return {key: each for key, each in self._all_known().items() if each.epoch == self._attempt.epoch}
+        if self._mine is None:
+            known = self._all_known().items()
+            self._mine = {key: each for key, each in known if each.epoch == self._attempt.epoch}
+        return self._mine
 
     def _settles(self, found: _Candidate, rule: FolderRule, record: JobRecord) -> bool:
         """Whether a step may become whole with time alone; notes since when it has looked as it does."""
@@ -278,11 +288,14 @@ class ProgramWatch:
             return
         message = f"{key} was changed after it was sealed as step {known.step}: that snapshot is thrown away."
         hint = "Let the program write under another name and rename, write a marker, or choose a longer quiet_s."
-        for rank in found.ranks:
-            shard = Shard(known.epoch, known.step, rank)
+        told = {"tier": Tier.SSD, "code": DigestMismatch.code, "message": message, "hint": hint}
+        made = [Shard(known.epoch, known.step, rank) for rank in found.ranks]
+        for shard in made:
+            say("snapshot_problem", self._job, {**where_is(shard), **told})
+        for shard in reversed(
+            made
+        ):  # told first, and the one that shows the change last: a kill has all of it repeated
             self._ssd.throw_away(shard.flat_key)
-            body = {**where_is(shard), "tier": Tier.SSD, "code": "digest_mismatch", "message": message, "hint": hint}
-            say("snapshot_problem", self._job, body)
         self._note(key, Known(epoch=known.epoch, step=known.step, stamp=known.stamp, why_not="changed"))
 
     def _only_less(self, found: _Candidate, known: Known) -> bool:
@@ -316,4 +329,4 @@ class ProgramWatch:
     def _note(self, key: str, known: Known) -> None:
         kept = {each: it for each, it in self._all_known().items() if it.why_not == NO_STEP} | self._of_attempt()
         self._folder.keep_known({**kept, key: known})
-        self._known = {**kept, key: known}
+        self._known, self._mine = {**kept, key: known}, None

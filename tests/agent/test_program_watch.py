@@ -497,3 +497,39 @@ def test_no_flipped_bit_and_no_cut_of_a_shard_ever_becomes_a_folder(make: Any) -
     path.write_bytes(good)
     place.restore(1, 1)
     assert place.begin((1, 1)).restored == {"node": "step-1"}
+
+
+def test_a_kill_while_a_changed_step_is_thrown_away_leaves_it_to_the_next_life(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = make(ranks=[0, 1])
+    step = place.write("step-1")
+    assert place.look(after_s=30) == [1]
+    (step / "late").write_bytes(b"late")
+    real = DirectoryTier.throw_away
+
+    def killed(tier: DirectoryTier, key: str) -> None:
+        if key.endswith("r0"):
+            raise KeyboardInterrupt
+        real(tier, key)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DirectoryTier, "throw_away", killed)
+        with pytest.raises(KeyboardInterrupt):
+            place.look(after_s=30)
+    place.watch = place.new_watch()
+    place.look(after_s=30)
+    assert place.ssd.keys("") == []
+    assert {(each["rank"], each["code"]) for each in place.said} == {(0, "digest_mismatch"), (1, "digest_mismatch")}
+
+
+def test_hundreds_of_old_steps_are_not_read_through_at_every_look(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = make(sealed_by=SealedBy.RENAME)
+    for step in range(300):
+        place.write(f"step-{step}")
+    assert place.look() == [299]
+    listed: list[str] = []
+    real = program_listing.listed
+    monkeypatch.setattr(program_listing, "listed", lambda folder, name: listed.append(name) or real(folder, name))
+    place.look()
+    assert set(listed) <= {"step-299"}
