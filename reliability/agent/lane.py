@@ -67,6 +67,8 @@ class Lane(ABC):
     def _run(self) -> bool:
         if not self._taken_up:
             self._take_up()
+        if self.floors.may_go is not None:
+            self._remove_named()  # first of all: a full tier takes no copy before what shall go is gone
         copied = self._copy_newest()
         state = (self._floor(), len(self.record.starts), self.floors.may_go)
         if copied or state != self._tidied:
@@ -217,19 +219,19 @@ class Lane(ABC):
 
     def _tidy(self) -> None:
         if self.floors.may_go is not None:
-            self._remove(named(self.floors, self.tier, epoch=self.record.epoch))
             return
         found, starts = self._shards_of_target(), self.record.epoch_starts()
         for shard in removable(found, starts=starts, keep=self.keep, floor=self._floor(), tier=self.tier):
             self.target.delete(self._key(self.target, shard))
 
-    def _remove(self, doomed: list[Shard]) -> None:
+    def _remove_named(self) -> None:
         """Remove what the server named, each record before its data, and tell it; what is gone already is told too.
 
         Not at once again while it is named: an answer that crosses the report names it once more.
         """
-        now = time.monotonic()
+        doomed, now = named(self.floors, self.tier, epoch=self.record.epoch), time.monotonic()
         self._told_gone = {shard: at for shard, at in self._told_gone.items() if now - at < REPEAT_PROBLEM_S}
+        self._told |= set(doomed)  # what shall go is not brought here once more
         for shard in doomed:
             if shard not in self._told_gone:
                 self.target.delete(self.stored_as(shard))

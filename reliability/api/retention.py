@@ -31,7 +31,7 @@ BODY = "non_field_errors"
 RULED_TIERS = [(tier.value, tier.value) for tier in rules.RULED]
 WHYS = choices(Why)
 STATES = TrialRestore.State.choices
-MOST_GOING = 200
+MOST_GOING = 100
 
 
 class Conflict(APIException):

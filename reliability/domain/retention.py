@@ -8,6 +8,7 @@ Whatever a rule says, the newest snapshot of the line that can be restored stays
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from reliability.domain.snapshots import SnapshotId, Tier, in_lineage
 from reliability.errors import InvalidInput
@@ -48,7 +49,7 @@ DEFAULTS: Mapping[Tier, TierRule] = {Tier.SSD: TierRule(keep_newest=4), Tier.STO
 """What holds for a job of which nobody said anything else."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
     """A snapshot as the ledger knows it.
 
@@ -65,8 +66,7 @@ class Held:
     distrusted: bool = False
 
 
-@dataclass(frozen=True)
-class Removal:
+class Removal(NamedTuple):
     """One snapshot that may go from a tier, with the reason in words."""
 
     snapshot: SnapshotId
@@ -109,21 +109,22 @@ def decide(
     Raises InvalidInput for a rule that makes no sense.
     """
     check(rule)
-    ledger = list(held)
-    on_tier = sorted((each for each in ledger if tier in each.size_bytes), key=_place)
-    own = [each for each in on_tier if in_lineage(each.snapshot, line)]
-    floor = _floor(ledger, own, tier, line)
+    own_ledger, beside_ledger = _parted(held, line)
+    own = sorted((each for each in own_ledger if tier in each.size_bytes), key=_place)
+    beside = sorted((each for each in beside_ledger if tier in each.size_bytes), key=_place)
+    # An SSD's copies count together with those on storage, also for a snapshot of which no SSD holds anything.
+    floor = max((each.snapshot.step for each in own_ledger if _is_whole(each, tier)), default=None)
     newest = max(line, default=0)
     if floor is None or not any(each.snapshot.epoch >= newest for each in own):
         return []
-    beside = [each for each in on_tier if not in_lineage(each.snapshot, line)]
     older = [each for each in own if each.snapshot.step < floor]
     wanted = _wanted([each for each in own if _is_whole(each, tier)], rule, now)
     gone = [_removal(each, tier, Why.ABANDONED, "It lies on an abandoned line.") for each in beside]
-    gone += [_unwanted(each, tier, rule) for each in older if each.snapshot not in wanted]
+    kept = f"It is older than {said(rule)}."
+    gone += [_unwanted(each, tier, kept) for each in older if each.snapshot not in wanted]
     last = {each.snapshot for each in _last_on(own, tier)}
     gone = [each for each in gone if each.snapshot not in last]
-    return gone + _over_cap(on_tier, older, gone, last, tier, rule)
+    return gone + _over_cap([*own, *beside], older, gone, last, tier, rule)
 
 
 def _place(each: Held) -> tuple[int, int]:
@@ -135,11 +136,13 @@ def _is_whole(each: Held, tier: Tier) -> bool:
     return not each.distrusted and (each.durable if tier is Tier.SSD else tier in each.complete)
 
 
-def _floor(ledger: Sequence[Held], own: Sequence[Held], tier: Tier, line: Mapping[int, int | None]) -> int | None:
-    """Return the newest step of the line that is whole, from which on nothing goes; None when none is."""
-    if tier is Tier.SSD:
-        own = [each for each in ledger if in_lineage(each.snapshot, line)]
-    return max((each.snapshot.step for each in own if _is_whole(each, tier)), default=None)
+def _parted(held: Iterable[Held], line: Mapping[int, int | None]) -> tuple[list[Held], list[Held]]:
+    """Return the snapshots of the line that goes on, and those beside it."""
+    own: list[Held] = []
+    beside: list[Held] = []
+    for each in held:
+        (own if in_lineage(each.snapshot, line) else beside).append(each)
+    return own, beside
 
 
 def _last_on(own: Sequence[Held], tier: Tier) -> list[Held]:
@@ -163,12 +166,12 @@ def _is_young(each: Held, rule: TierRule, now: float) -> bool:
     return rule.keep_for_s > 0 and (each.recorded_at is None or now - each.recorded_at < rule.keep_for_s)
 
 
-def _unwanted(each: Held, tier: Tier, rule: TierRule) -> Removal:
+def _unwanted(each: Held, tier: Tier, kept: str) -> Removal:
     if each.distrusted:
         return _removal(each, tier, Why.DISTRUSTED, "It is never restored again.")
     if not _is_whole(each, tier):
         return _removal(each, tier, Why.INCOMPLETE, "It is not whole, and a newer one is.")
-    return _removal(each, tier, Why.NOT_KEPT, f"It is older than {said(rule)}.")
+    return _removal(each, tier, Why.NOT_KEPT, kept)
 
 
 def said(rule: TierRule) -> str:

@@ -1,7 +1,7 @@
 """What does each tier of a job keep, what does it hold, and what is about to go?"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from django.db.models import Max, Q, QuerySet, Sum
 
@@ -49,43 +49,32 @@ def held(job: Job) -> list[Held]:
     rules = rules_of(job)
     fullest = _on_fullest_ssd(job) if rules[Tier.SSD].cap_bytes else None
     ages = _recorded(job) if any(rule.keep_for_s for rule in rules.values()) else {}
-    found: dict[int, _Tiers] = {}
-    for key, epoch, step, name, ranks, size, durable, distrusted in rows.values_list(*_COLUMNS):
-        each = found.setdefault(key, _Tiers(SnapshotId(epoch, step), durable >= job.world_size, distrusted))
+    sizes: dict[int, dict[Tier, int]] = {}
+    complete: dict[int, list[Tier]] = {}
+    for key, name, ranks, size in rows.values_list("snapshot_id", "tier", "ranks", "size_bytes"):
         tier = _RULED[name]
         if tier is Tier.SSD:
             size = -(-size // max(job.nodes, 1)) if fullest is None else fullest.get(key, 0)
-        each.sizes[tier] = size
+        sizes.setdefault(key, {})[tier] = size
         if ranks >= job.world_size:
-            each.complete.append(tier)
+            complete.setdefault(key, []).append(tier)
+    distrusted = set(Snapshot.objects.filter(job=job, distrusted=True).values_list("pk", flat=True))
+    facts = Snapshot.objects.filter(job=job).order_by().values_list("pk", "epoch", "step", "durable")
     return [
         Held(
-            snapshot=each.snapshot,
+            snapshot=SnapshotId(epoch, step),
             recorded_at=ages.get(key),
-            size_bytes=each.sizes,
-            complete=each.complete,
-            durable=each.durable,
-            distrusted=each.distrusted,
+            size_bytes=sizes[key],
+            complete=complete.get(key, ()),
+            durable=durable >= job.world_size,
+            distrusted=key in distrusted,
         )
-        for key, each in found.items()
+        for key, epoch, step, durable in facts
+        if key in sizes
     ]
 
 
 _RULED = {tier.value: tier for tier in retention.RULED}
-_COLUMNS = (
-    "snapshot_id", "epoch", "step", "tier", "ranks", "size_bytes", "snapshot__durable", "snapshot__distrusted",
-)  # fmt: skip
-
-
-@dataclass(slots=True)
-class _Tiers:
-    """A snapshot while its tiers are gathered."""
-
-    snapshot: SnapshotId
-    durable: bool
-    distrusted: bool
-    sizes: dict[Tier, int] = field(default_factory=dict)
-    complete: list[Tier] = field(default_factory=list)
 
 
 def _recorded(job: Job) -> dict[int, float]:

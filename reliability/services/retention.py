@@ -38,7 +38,7 @@ from reliability.services import boundary, clock, dispatch, snapshots
 TURN = "retaining"
 MOST_AT_ONCE = 2000
 """So many copies are planned in one round at most; the next goes on."""
-MOST_PLANNED = 20_000
+MOST_PLANNED = 5000
 """So many copies of a job wait at most for nodes to remove them."""
 CHUNK = 500
 

@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -108,6 +110,19 @@ def test_what_is_gone_already_is_told_too_so_that_a_kill_before_the_report_loses
     assert leftovers == []
 
 
+def test_what_was_removed_here_is_not_brought_here_again_though_the_tier_before_has_it(mover: MoverProcess) -> None:
+    filled(mover)
+    mover.kill()
+    mover.said.clear()
+    name(mover, 10)
+    mover.start()
+    until(lambda: removed(mover) == [10], 20)
+    name(mover)
+    commit(source(mover), Shard(1, 50, 0), b"x")
+    until(lambda: target(mover) == [20, 30, 40, 50], 20)
+    assert 10 not in mover.steps()[3:], "told after the start, and then no more"
+
+
 def test_shards_of_other_ranks_go_too_when_the_server_names_them(mover: MoverProcess, tmp_path: Path) -> None:
     filled(mover)
     theirs = commit(tmp_path / "theirs", Shard(1, 10, 5), b"y")
@@ -154,6 +169,35 @@ def test_an_object_store_that_dies_in_mid_removal_leaves_nothing_that_looks_whol
     until(lambda: target(mover) == [30, 40], 20)
     until(lambda: not [path for path in s3.paths("team/lm/parts/") if "/s10-r0/" in path or "/s20-r0/" in path], 20)
     mover.kill()
+
+
+def test_a_full_tier_is_emptied_of_what_is_named_before_anything_is_copied_there(
+    tmp_path: Path, small_disk: Path
+) -> None:
+    mover = MoverProcess(tmp_path, "storage_mover")
+    mover.record.storage_dir = str(small_disk)
+    mover.save()
+    try:
+        commit(source(mover), Shard(1, 10, 0), os.urandom(600 * 1024))
+        mover.start()
+        until(lambda: target(mover) == [10], 20)
+        commit(source(mover), Shard(1, 20, 0), os.urandom(600 * 1024))
+        until(lambda: [problem["code"] for problem in mover.problems()] == ["tier_full"], 20)
+        name(mover, 10)
+        until(lambda: target(mover) == [20], 30)
+        assert removed(mover) == [10]
+    finally:
+        mover.kill()
+
+
+@pytest.fixture
+def small_disk() -> Iterator[Path]:
+    """A file system of 1 MiB."""
+    folder = Path(tempfile.mkdtemp(prefix="sk-small-"))
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)], check=True)
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+    folder.rmdir()
 
 
 @pytest.mark.parametrize(
