@@ -90,7 +90,7 @@ class Keeper:
         self._tell(shard)
         self._let_go(shard.rank)
 
-    def _paced(self, chunks: Iterator[bytearray]) -> Iterator[bytearray]:
+    def _paced(self, chunks: Iterator[memoryview]) -> Iterator[memoryview]:
         for chunk in chunks:
             self._pace.take(len(chunk))
             yield chunk
@@ -136,7 +136,7 @@ class Keeper:
 class _Arriving:
     """A shard that comes from another node, as a tier adopts one."""
 
-    def __init__(self, record: Mapping[str, Any], chunks: Iterator[bytearray]) -> None:
+    def __init__(self, record: Mapping[str, Any], chunks: Iterator[memoryview]) -> None:
         self._record = record
         self._chunks = chunks
 
@@ -144,7 +144,7 @@ class _Arriving:
         """Return the commit record that came with it."""
         return self._record
 
-    def pieces(self, _key: str) -> Iterator[bytearray]:
+    def pieces(self, _key: str) -> Iterator[memoryview]:
         """Yield its chunks, checked."""
         return self._chunks
 

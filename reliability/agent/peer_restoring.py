@@ -69,7 +69,7 @@ def put_together(bringing: Bringing, shard: Shard, source: Source, lender: Lende
 @contextlib.contextmanager
 def _opened(
     bringing: Bringing, source: Source, key: str, digest: str
-) -> Iterator[tuple[Iterable[bytearray], Mapping[str, Any]]]:
+) -> Iterator[tuple[Iterable[memoryview], Mapping[str, Any]]]:
     if source.peer is None:
         raise CopyMissing(f"{source.path} lies on node {source.node}, which does not serve it to {bringing.node}.")
     asked = Asked(
@@ -86,7 +86,7 @@ def _opened(
 
 
 @contextlib.contextmanager
-def _lent(bringing: Bringing, source: Source, key: str, lender: Lender) -> Iterator[Iterable[bytes | bytearray]]:
+def _lent(bringing: Bringing, source: Source, key: str, lender: Lender) -> Iterator[Iterable[bytes | memoryview]]:
     """Yield the pieces of the lender's shard, from this node's own memory or from another node."""
     if source.node == bringing.node and source.tier == "memory":
         with direct.held(bringing.memory.data_path(key), SlotMaps()) as view:
@@ -102,7 +102,7 @@ def _lent(bringing: Bringing, source: Source, key: str, lender: Lender) -> Itera
 class _Joined:
     """The head, the lender's replicated part, and zeros up to the size; `complete` once all of it was given."""
 
-    def __init__(self, head: bytes, chunks: Iterable[bytes | bytearray], lender: Lender, size: int) -> None:
+    def __init__(self, head: bytes, chunks: Iterable[bytes | memoryview], lender: Lender, size: int) -> None:
         self._head = head
         self._chunks = chunks
         self._lender = lender

@@ -60,8 +60,11 @@ class PeerShard:
             return _items(line.take(_length(head)))
 
     @contextlib.contextmanager
-    def opened(self) -> Iterator[Iterator[bytearray]]:
-        """Yield the chunks of the shard in order; its commit record is in `record` from then on."""
+    def opened(self) -> Iterator[Iterator[memoryview]]:
+        """Yield the chunks of the shard in order; its commit record is in `record` from then on.
+
+        A chunk lies where the one before lay, so that no memory is touched for the first time: use it before the next.
+        """
         with self._connected(time.monotonic() + self._asked.limit_s) as line:
             size = self._ask(line)
             yield self._chunks(line, size)
@@ -112,14 +115,15 @@ class PeerShard:
         if made != self._asked.digest:
             raise DigestMismatch(f"{place} lists chunks that do not make {self._asked.digest}.")
 
-    def _chunks(self, line: Line, size: int) -> Iterator[bytearray]:
+    def _chunks(self, line: Line, size: int) -> Iterator[memoryview]:
         """Yield what comes, each chunk compared before it is passed on, and all of it at the end."""
-        whole = digests.hasher_like(self._asked.digest)
+        whole, buffer = digests.hasher_like(self._asked.digest), memoryview(bytearray(min(size, digests.CHUNK_BYTES)))
         for number, start in enumerate(range(0, size, digests.CHUNK_BYTES)):
-            chunk = line.take(min(digests.CHUNK_BYTES, size - start))
+            chunk = buffer[: min(digests.CHUNK_BYTES, size - start)]
+            line.fill(chunk)
             if not self._by_chunk:
                 whole.update(chunk)
-            elif digests.chunk(memoryview(chunk)) != self.record["chunks"][number]:
+            elif digests.chunk(chunk) != self.record["chunks"][number]:
                 raise self._mismatch(f"chunk {number}")
             yield chunk
         if not self._by_chunk and whole.text() != self._asked.digest:

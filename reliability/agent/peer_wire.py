@@ -60,7 +60,12 @@ class Line:
     def take(self, count: int) -> bytearray:
         """Return exactly so many bytes."""
         content = bytearray(count)
-        view, filled = memoryview(content), 0
+        self.fill(memoryview(content))
+        return content
+
+    def fill(self, view: memoryview) -> None:
+        """Take exactly as many bytes as there is room for."""
+        count, filled = len(view), 0
         while filled < count:
             with _gone():
                 self._connection.settimeout(self._patience(IDLE_S))
@@ -68,7 +73,6 @@ class Line:
             if not got:
                 raise PeerGone(f"the other side closed the connection, {count - filled} bytes before the end")
             filled += got
-        return content
 
     def _received(self, count: int, limit_s: float) -> bytes:
         with _gone():

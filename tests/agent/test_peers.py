@@ -56,7 +56,7 @@ def fetch(port: int, digest: str, *, key: str = SHARD.flat_key, tier: str = "ssd
     asked = Asked(**{"job": JOB, "epoch": EPOCH, "tier": tier, "key": key, "digest": digest, **given}, limit_s=limit_s)
     shard = PeerShard(Peer(node="node-b", address="127.0.0.1", port=port, token=token), asked)
     with shard.opened() as chunks:
-        return b"".join(chunks)
+        return b"".join(map(bytes, chunks))
 
 
 @pytest.mark.parametrize("tier", ["memory", "ssd", "partner"])
