@@ -124,7 +124,7 @@ class SnapshotTier(models.Model):
 
 
 class SnapshotEvent(models.Model):
-    """Append-only record of what happened to copies after their commit, written in the transaction that did it."""
+    """What happened to copies after their commit, written in the transaction that did it; a removal gathers ranks."""
 
     snapshot = models.ForeignKey(Snapshot, on_delete=models.CASCADE, related_name="events")
     at = models.DateTimeField()

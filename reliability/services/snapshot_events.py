@@ -102,16 +102,24 @@ def _mark(
 
 
 def _keep_events(rows: Iterable[tuple[Any, ...]], target: Standing, at: datetime, sentence: str) -> None:
-    """One row for each snapshot, tier and node, with the ranks it happened to."""
+    """One row for each snapshot, tier and node, with the ranks it happened to.
+
+    A removal is told rank by rank; those of one reason gather in one row, or a long job would keep more of these than
+    of its copies.
+    """
     ranks: dict[tuple[int, str, int | None], list[int]] = {}
     for _, snapshot, tier, node, rank in rows:
         ranks.setdefault((snapshot, tier, node), []).append(rank)
-    SnapshotEvent.objects.bulk_create(
-        SnapshotEvent(
-            snapshot_id=snapshot, tier=tier, node_id=node, ranks=sorted(them), target=target, at=at, sentence=sentence
-        )
-        for (snapshot, tier, node), them in ranks.items()
-    )
+    fresh = []
+    for (snapshot, tier, node), them in ranks.items():
+        place = {"snapshot_id": snapshot, "tier": tier, "node_id": node, "target": target, "sentence": sentence}
+        same = SnapshotEvent.objects.filter(**place).first() if target is Standing.REMOVED else None
+        if same is None:
+            fresh.append(SnapshotEvent(**place, ranks=sorted(them), at=at))
+        else:
+            gathered = sorted({*same.ranks, *them})
+            SnapshotEvent.objects.filter(pk=same.pk).update(ranks=gathered, at=at)
+    SnapshotEvent.objects.bulk_create(fresh)
 
 
 def keep(snapshot: Snapshot, target: Standing, *, at: datetime, sentence: str) -> None:

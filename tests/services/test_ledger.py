@@ -122,6 +122,15 @@ def test_a_bad_copy_is_kept_with_who_said_so_and_why(world: World) -> None:
     assert_counts_are_right()
 
 
+def test_a_removal_that_is_told_rank_by_rank_is_one_event(world: World) -> None:
+    job = world.running_job()
+    world.save(20)
+    for rank in (2, 0, 1, 1):
+        snapshots.note_removed(job, SnapshotId(1, 20), ranks=[rank], reason="It is old.")
+    (event,) = SnapshotEvent.objects.filter(target="removed")
+    assert (event.ranks, event.tier, event.sentence) == ([0, 1, 2], "storage", "It is old.")
+
+
 def test_what_a_recovery_read_is_verified_and_what_a_trial_loaded_is_trial_restored(world: World) -> None:
     job = world.running_job()
     world.save(20, tiers=("memory", "storage"))
