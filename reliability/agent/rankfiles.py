@@ -196,7 +196,8 @@ def _finite(value: float) -> float | None:
 
 def snapshot_problem(hint: Mapping[str, Any]) -> dict[str, Any]:
     """Return the report about a snapshot that a trainer says it could not take; nothing in a hint is trusted."""
-    body: dict[str, Any] = {"tier": "memory", "code": str(hint.get("code") or "tier")[:64]}
+    tier = "ssd" if hint.get("tier") == "ssd" else "memory"  # there lies what a program writes itself
+    body: dict[str, Any] = {"tier": tier, "code": str(hint.get("code") or "tier")[:64]}
     for key in ("snapshot_epoch", "step", "rank"):
         value = hint.get(key)
         body[key] = value if isinstance(value, int) and value >= 0 else None

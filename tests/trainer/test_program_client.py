@@ -1,5 +1,8 @@
 """The client where a program writes its snapshots itself: it tells of steps and of what is due, and saves nothing."""
 
+import errno
+import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -69,3 +72,23 @@ def test_without_a_guarded_job_nothing_is_due_and_a_guarded_one_needs_the_folder
     with pytest.raises(ConfigurationError, match="no snapshot folder") as caught:
         Steps(guarded)
     assert "[snapshot_folder]" in caught.value.hint
+
+
+def test_a_save_that_failed_is_told_to_the_node_and_to_who_reads_the_output(
+    environment: dict[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as agent:
+        agent.bind(str(tmp_path / "run/agent.sock"))
+        steps = Steps(environment)
+        steps.failed(8, OSError(errno.ENOSPC, "No space left on device"))
+        told = json.loads(agent.recv(4096))
+    assert (told["t"], told["step"], told["tier"], told["code"]) == ("snapshot_problem", 8, "ssd", "tier_full")
+    assert "SSD" in told["hint"]
+    assert "no snapshot after step 8, training goes on" in capfd.readouterr().err
+
+
+def test_a_node_that_had_nothing_to_write_still_marks_its_part_of_a_step(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    Steps(environment).mark(tmp_path / "out" / "checkpoint-4")
+    assert [path.name for path in (tmp_path / "out" / "checkpoint-4").iterdir()] == ["DONE"]

@@ -55,14 +55,18 @@ class Checkpoints:
             self.save(step, state)
 
     def save(self, step: int, state: dict[str, Any]) -> None:
-        """Save a state; it is whole for a node once every rank has written."""
+        """Save a state; it is whole for a node once every rank has written. Training goes on when one could not."""
         first = self.steps.run.local_rank == 0
         self.steps.gathering(step, own=first)
         self._barrier()
-        dcp.save(state, storage_writer=Writer(self.steps, step, **self._how))
-        self._barrier()
-        if first:
-            self.steps.seal(step)
+        try:
+            dcp.save(state, storage_writer=Writer(self.steps, step, **self._how))
+        except dcp.CheckpointException as error:  # of any rank, and told to all of them
+            self.steps.failed(step, error)
+        else:
+            self._barrier()
+            if first:
+                self.steps.seal(step)
         self.steps.run.resumed()
 
     def _barrier(self) -> None:

@@ -39,14 +39,23 @@ class SnapshotCallback(Callback):  # type: ignore[misc]
         self.steps.report(step, loss=loss)
         if step > self._saved and self.steps.due(step):  # not each batch of a step that accumulates
             self._saved = step
-            first = trainer.local_rank == 0
+            self._save(trainer, step)
+            self.steps.run.resumed()
+
+    def _save(self, trainer: Any, step: int) -> None:
+        """Save with all ranks. Training goes on where the disk does not take it, unless others wait for this rank."""
+        first = trainer.local_rank == 0
+        try:
             path = self.steps.gathering(step, own=first)
             trainer.strategy.barrier()
             trainer.save_checkpoint(path / FILE)
             trainer.strategy.barrier()
             if first:
                 self.steps.seal(step)
-            self.steps.run.resumed()
+        except OSError as error:
+            if trainer.world_size > 1:
+                raise
+            self.steps.failed(step, error)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the random generators: without it a resumed run is another one."""

@@ -7,12 +7,15 @@ nothing and begins anew.
 
 import os
 import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ..client import Run, attach
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, describe
+from ..folder import JobFolder
+from ..hints import Hints
 
 
 class Steps:
@@ -34,6 +37,7 @@ class Steps:
         self.start = self.run.restore()
         self._marker = environment.get("STEPKEEPER_SNAPSHOT_MARKER") or "STEPKEEPER_DONE"
         self._reported = self.start
+        self._hints = Hints(JobFolder(Path(environment["STEPKEEPER_DIR"])).agent_socket) if self.run.guarded else None
 
     def due(self, step: int) -> bool:
         """Return whether a snapshot follows the finished step `step`; all ranks get the same answer."""
@@ -61,8 +65,19 @@ class Steps:
         return final
 
     def mark(self, step_folder: Path) -> None:
-        """Say that a folder which has its final name is whole."""
+        """Say that a folder which has its final name is whole, also where this node had nothing to write into it."""
+        step_folder.mkdir(parents=True, exist_ok=True)
         (step_folder / self._marker).touch()
+
+    def failed(self, step: int, error: BaseException) -> None:
+        """Tell that a step could not be saved; training goes on without it."""
+        code, message, hint = describe(error)
+        hint = "Free space on the node's SSD, or have the program keep fewer steps." if code == "tier_full" else hint
+        text = f"no snapshot after step {step}, training goes on: {message}. {hint}"
+        print(f"stepkeeper: rank {self.run.rank}: {text}", file=sys.stderr, flush=True)  # noqa: T201
+        if self._hints is not None:
+            where = {"epoch": self.run.epoch, "rank": self.run.rank, "step": step, "snapshot_epoch": self.run.epoch}
+            self._hints.send("snapshot_problem", **where, tier="ssd", code=code, message=message, hint=hint)
 
     def _in_folder(self, name: str) -> Path:
         if self.folder is None:
