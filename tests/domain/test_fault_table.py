@@ -170,6 +170,17 @@ def test_a_line_carries_its_fields(line: str, fields: dict[str, object]) -> None
         (" iteration 100/ 5000 | consumed samples: 3200 | lm loss: nan | grad norm: 1.0 |", "not-a-number"),
         ("2026-01-02 10:00:00,123 INFO trainer: step 7 | lr 3e-4 | loss: NaN", "not-a-number"),
         ("chapter 3 tells that loss: nan is bad", None),
+        ("{'loss': nan, 'grad_norm': 1.0, 'epoch': 0.1}", "not-a-number"),
+        ("{'epoch': 0.1, 'loss': 2.5, 'grad_norm': inf}", "not-a-number"),
+        ("{'loss': 2.5, 'note': 'nan'}", None),
+        ("Segmentation fault (core dumped)", "exit-139"),
+        ("srun: error: node-12: task 3: Exited with exit code 1", "exit-1"),
+        (
+            "RuntimeError: NCCL error in: ../c10d/ProcessGroupNCCL.cpp:1691, remote process exited or there was a "
+            "network error, NCCL version 2.19.3",
+            "nccl-remote-error",
+        ),
+        ("NCCL error in: x.cpp:1, unhandled system error (run with NCCL_DEBUG=INFO for details)", "nccl-system-error"),
         ("gradient norm = inf, skipped", "not-a-number"),
         ("        Remapping Failure Occurred        : No", None),
         ("        Pending                           : No", None),

@@ -40,6 +40,8 @@ _ENDS = tuple(
         r"(?:(?:[Rr]ank|[Pp]rocess|[Ww]orker|[Cc]ontainer|child|task) (?P<rank>\d+|[\w.\-]{1,64}) )?"
         r"exited with (?:exit )?code (?P<exit_code>-?\d{1,3})\b(?!\s+\w)",
         r"failed \(exitcode: (?P<exit_code>-?\d{1,3})\) local_rank: (?P<local_rank>\d+) \(pid: (?P<pid>\d+)\)",
+        r"srun: error: (?P<node>[\w.\-]{1,64}): tasks? [\d,\-]{1,64}: Exited with exit code (?P<exit_code>\d{1,3})\b",
+        r"(?P<named>Bus error|Segmentation fault|Aborted|Illegal instruction|Floating point exception) \(core dumped\)",
         r"[Rr]ank (?P<rank>\d+) \w+ died(?: during \w+)? \(exit code: (?P<exit_code>-?\d{1,3})\)",
         r"[Rr]ank (?P<rank>\d+) died from signal (?P<signal>\d{1,2})\b",
         r"Signal (?P<signal>\d{1,2}) \(SIG[A-Z]{2,6}\) received by PID (?P<pid>\d+)",
@@ -53,6 +55,8 @@ _STATE = re.compile(
 )
 END_LITERALS = (
     "exited with ",
+    "Exited with exit code",
+    "(core dumped)",
     "(exitcode: ",
     "(exit code: ",
     "died from signal",

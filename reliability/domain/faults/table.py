@@ -6,6 +6,7 @@ from reliability.domain.faults.families import (
     accelerators,
     collectives,
     exits,
+    gloo,
     gpu,
     kernel,
     network,
@@ -19,7 +20,7 @@ from reliability.domain.faults.words import Action, FaultClass, FaultCode, Origi
 
 PLACES = ("unit", "device", "node")
 _SOURCES = {"xid-": "nvidia-xid", "sxid-": "nvidia-sxid", "exit-": "exit-code"}
-_FAMILIES = (xid, sxid, gpu, accelerators, kernel, network, collectives, programs, storage, exits, ours)
+_FAMILIES = (xid, sxid, gpu, accelerators, kernel, network, collectives, gloo, programs, storage, exits, ours)
 
 
 def _checked(row: FaultCode) -> FaultCode:

@@ -1,4 +1,4 @@
-"""What the libraries of collectives print: NCCL and gloo."""
+"""What NVIDIA's library of collectives (NCCL) prints, and PyTorch for it."""
 
 from reliability.domain.faults.families.rows import (
     APPLICATION,
@@ -19,7 +19,7 @@ from reliability.domain.faults.families.rows import (
     line,
     row,
 )
-from reliability.domain.faults.words import Origin
+from reliability.domain.faults.words import Line, Origin
 
 _VICTIM = (UNKNOWN, OBSERVE, WARNING)
 _BUG = (APPLICATION, RESTART, ERROR)
@@ -29,7 +29,12 @@ _ODD = "Look for the rank that did not report, or stayed behind."
 _IB = r"NET/IB ?: (?:\S+ )?Got completion from peer (?P<peer>[^<\s]+)(?:<\d+>)? with (?:status|error)[= ]"
 _GOT = "Got completion from peer"
 
-NCCL = family(
+
+def _told_by_pytorch(words: str) -> Line:
+    return line(rf"NCCL error in: \S{{1,200}}, {words}\b", "NCCL error in: ")
+
+
+ROWS = family(
     "nccl",
     Origin.OUTPUT,
     row(
@@ -126,6 +131,7 @@ NCCL = family(
         "A CUDA call inside the collective library failed.",
         "The CUDA error beside it names the cause.",
         line(r"ncclUnhandledCudaError\b", "ncclUnhandledCudaError"),
+        _told_by_pytorch("unhandled cuda error"),
         "ncclUnhandledCudaError: Call to CUDA function failed.",
         weight=FOLLOW_UP,
     ),
@@ -137,6 +143,7 @@ NCCL = family(
         "A system call or another library failed below the collective library; often the peer is gone.",
         "Look at the peer, and at the warning before it: shared memory, sockets or InfiniBand.",
         line(r"ncclSystemError\b", "ncclSystemError"),
+        _told_by_pytorch("unhandled system error"),
         "ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error.",
         weight=FOLLOW_UP,
     ),
@@ -146,6 +153,7 @@ NCCL = family(
         "A peer of a collective went away.",
         _PEER,
         line(r"ncclRemoteError\b", "ncclRemoteError"),
+        _told_by_pytorch("remote process exited or there was a network error"),
         "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.",
         weight=FOLLOW_UP,
     ),
@@ -155,6 +163,7 @@ NCCL = family(
         "The collective library failed inside.",
         "Restarted in place; on one node again: check that node.",
         line(r"ncclInternalError\b", "ncclInternalError"),
+        _told_by_pytorch("internal error"),
         "ncclInternalError: Internal check failed.",
         repeat=SAME_NODE_AGAIN,
     ),
@@ -164,6 +173,7 @@ NCCL = family(
         "The program used the collective library wrongly, or its versions differ between ranks.",
         "Correct the program or its image; the restart budget ends the attempts.",
         line(r"ncclInvalid(?P<what>Usage|Argument)\b", "ncclInvalidUsage", "ncclInvalidArgument"),
+        _told_by_pytorch("invalid (?:usage|argument)"),
         "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.",
     ),
     row(
@@ -280,64 +290,3 @@ NCCL = family(
         "on device (28)",
     ),
 )
-
-GLOO = family(
-    "gloo",
-    Origin.OUTPUT,
-    row(
-        "peer-closed",
-        *_VICTIM,
-        "A rank lost the connection to another: a victim, not the cause.",
-        _PEER,
-        line(r"[Cc]onnection closed by peer(?: \[?(?P<peer>[0-9a-fA-F.:]+))?", "onnection closed by peer"),
-        line(r"Read error (?:\[(?P<peer>[^\]]{1,64})\])?.{0,40}Connection reset by peer", "Connection reset by peer"),
-        "RuntimeError: [/third_party/gloo/gloo/transport/tcp/pair.cc:598] Connection closed by peer [192.0.2.17]:12717",
-        "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:589] Read error [192.0.2.92]:25266: Connection "
-        "reset by peer",
-        weight=FOLLOW_UP,
-    ),
-    row(
-        "peer-silent",
-        *_VICTIM,
-        "A peer did not answer in time: hung, slow, or not at the same call.",
-        _ODD,
-        line(
-            r"Timed out waiting (?P<milliseconds>\d+)ms for (?P<what>recv|send) operation to complete",
-            "Timed out waiting ",
-        ),
-        "RuntimeError: [../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for "
-        "recv operation to complete",
-        weight=FOLLOW_UP,
-    ),
-    row(
-        "pair-given-up",
-        *_VICTIM,
-        "This rank gave up waiting and closed its connection.",
-        "Look for the first time-out.",
-        line(r"Application timeout caused pair closure", "Application timeout caused pair closure"),
-        "RuntimeError: Application timeout caused pair closure",
-        weight=FOLLOW_UP,
-    ),
-    row(
-        "mesh-incomplete",
-        NETWORK,
-        OBSERVE,
-        ERROR,
-        "Not all ranks could be connected at the start.",
-        "Check the named peer, then the choice of network interface and the firewall.",
-        line(r"Gloo connectFullMesh failed with", "connectFullMesh failed"),
-        "RuntimeError: Gloo connectFullMesh failed with [../third_party/gloo/gloo/transport/tcp/pair.cc:144] no error",
-        weight=FOLLOW_UP,
-    ),
-    row(
-        "sizes-differ",
-        *_BUG,
-        "Ranks exchanged different sizes.",
-        "Correct the program; the restart budget ends the attempts.",
-        line(r"op\.preamble\.length <= op\.nbytes", "op.preamble.length"),
-        "terminate called after throwing an instance of 'gloo::EnforceNotMet' what(): [enforce fail at "
-        "../third_party/gloo/gloo/transport/tcp/pair.cc:446] op.preamble.length <= op.nbytes. 8 vs 4",
-    ),
-)
-
-ROWS = (*NCCL, *GLOO)

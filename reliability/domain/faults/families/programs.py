@@ -214,6 +214,11 @@ TRAINING = family(
         "After the same restore again: distrust the snapshot; on one node only: check it for silent corruption.",
         line(rf"(?i:{_LOSS}\s*[=:]\s*{_NUMBER})(?![\w-])", *_SPELLED),
         line(rf"(?i:{_LOSS}\s+{_NUMBER})(?=\s*$|[,;|)\]]|\s+[\w/]+\s*[=: ]\s*[-+]?[\d.])", *_SPELLED),
+        line(
+            r"\{(?:['\"][\w/]{1,40}['\"]: [-+\d.eE]{1,24}, ){0,20}['\"](?:\w{1,32}_)?(?:loss|grad_norm)['\"]: "
+            r"(?:nan|NaN|-?inf|-?Infinity)\b",
+            *_SPELLED,
+        ),
         line(r"found N[aA]N in (?:local )?forward loss", "in forward loss", "in local forward loss"),
         line(
             r"Rank (?P<rank>\d+), node \S+, device \d+, iteration (?P<step>\d+): Unexpected result nan",
