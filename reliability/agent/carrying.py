@@ -196,8 +196,9 @@ class Hands:
         part = self._jobs.here(order.job)
         if part is not None:
             seen = part.begun
-            # Memory goes with the container: what is only there moves to the SSD first.
-            self._movers.drain(part.folder.memory, order.job, min(self._limit_s(order), DRAIN_LIMIT_S))
+            # Memory goes with the container: what is only there, and was saved here, moves to the SSD first.
+            if part.record.started_epoch:
+                self._movers.drain(part.folder.memory, order.job, min(self._limit_s(order), DRAIN_LIMIT_S))
             part.programs.drain(part.record, self._movers.nudge, min(self._limit_s(order), DRAIN_LIMIT_S))
             self._released[order.job] = order.epoch
             self._jobs.release(part, order.epoch, seen=seen)

@@ -54,7 +54,12 @@ class SsdLane(Lane):
         self._generations: dict[tuple[int, int], int] = {}
 
     def run(self, now: float) -> bool:
-        """Copy as every lane does; a program's last step may be waited for when all else is settled."""
+        """Copy as every lane does; a program's last step may be waited for when all else is settled.
+
+        What was brought here to begin from is not copied before it has begun: whose job it is comes with the start.
+        """
+        if not (self.record.job_key or self.record.started_epoch):
+            return False
         self._tell_asked()
         copied = super().run(now)
         if self._programs is not None and not self._programs.is_done(self.record):

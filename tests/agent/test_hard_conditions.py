@@ -125,7 +125,7 @@ def test_a_disk_that_is_full_is_told_and_training_and_memory_go_on_until_there_i
 def test_a_store_that_was_away_gets_the_newest_first_and_nothing_that_was_promised_is_gone(
     fresh: AgentProcess, ingest: Ingest, s3: S3Server, s3_url: str
 ) -> None:
-    begin(fresh, ingest, storage_dir=s3_url)
+    begin(fresh, ingest, storage_dir=s3_url, env={"STEP_S": str(max(0.02, OUTAGE_S / 1000))})
     until(lambda: copies(ingest, "storage"), 30)
     ingest.epochs, ingest.ssd_floors = {JOB: 1}, {JOB: newest(ingest, "ssd")}
     s3.stop()

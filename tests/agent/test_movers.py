@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from reliability.agent import config, jobrecord
+from reliability.agent.jobrecord import JobRecord
 from reliability.agent.movers import Movers
 from reliability.agent.ssd_mover import KEEP_ON_SSD, SsdMover
 from reliability.tiers import copying
@@ -362,3 +363,23 @@ def test_a_mover_ends_with_the_agent(to_ssd: MoverProcess) -> None:
     assert to_ssd.process.stdin is not None
     to_ssd.process.stdin.close()
     assert to_ssd.process.wait(timeout=5) == 0
+
+
+def test_what_was_brought_to_begin_from_is_not_copied_before_it_is_known_whose_it_is(to_ssd: MoverProcess) -> None:
+    """Else the job's own shards would lie on the SSD without an owner, and be set aside once it begins."""
+    to_ssd.record.started_epoch = 0
+    to_ssd.save()
+    commit(to_ssd.memory, Shard(1, 10, 0), b"restored")
+    to_ssd.start()
+    other = JobRecord(job="other", epoch=1, started_epoch=1, ranks=[0], job_key="other")
+    jobrecord.save(to_ssd.jobs, other)
+    memory = to_ssd.folder / "memory" / "other" / "mem"
+    memory.mkdir(parents=True)
+    commit(memory, Shard(1, 5, 0), b"x", job="other")
+    until(lambda: to_ssd.steps() == [5])  # it has looked at both
+    assert not list((to_ssd.ssd / JOB).glob("*.snap"))
+    to_ssd.record.started_epoch, to_ssd.record.job_key = 2, "ours"
+    to_ssd.save()
+    until(lambda: to_ssd.steps() == [5, 10])
+    assert not to_ssd.problems()
+    assert [path.name for path in to_ssd.ssd.iterdir() if path.is_dir() and "aside" in path.name] == []
