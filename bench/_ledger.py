@@ -132,6 +132,7 @@ def addresses() -> list[str]:
         "/", "/jobs/", "/jobs/lm/", "/snapshots/", "/jobs/lm/snapshots/", f"/jobs/lm/snapshots/?page={last}",
         f"/jobs/lm/snapshots/?open={newest}", "/jobs/lm/snapshots/?tier=ssd&state=committed",
         "/jobs/lm/snapshots/?state=abandoned", "/jobs/lm/snapshots/?state=corrupt", f"/snapshots/{newest}/",
+        "/jobs/lm/retention/",
         "/nodes/", "/nodes/n1/", "/standbys/", "/incidents/", "/planner/?job=lm",
     ]  # fmt: skip
     lists = [
@@ -139,7 +140,7 @@ def addresses() -> list[str]:
         "?state=abandoned", "?node=n1",
         "?job=lm&ordering=-created_at", f"{newest}/", f"{newest}/copies/", f"{newest}/copies/?tier=ssd&state=committed",
     ]  # fmt: skip
-    return [*pages, *(f"/api/v1/snapshots/{each}" for each in lists), "/api/v1/jobs/lm/risk/", "/api/v1/jobs/"]
+    return [*pages, *(f"/api/v1/snapshots/{each}" for each in lists), *(f"/api/v1/jobs/{each}" for each in ("lm/risk/", "lm/retention/", ""))]
 
 
 def timed(name: str, work: Callable[[], object]) -> dict[str, Any]:

@@ -82,7 +82,7 @@ class JobSerializer(serializers.ModelSerializer[Job]):
         fields = (
             "name", "state", "state_reason", "nodes", "ranks_per_node", "world_size", "epoch", "step", "runtime",
             "image", "approval", "unknown_action", "lease_rule", "restart_budget", "every_steps", "snapshot_folder",
-            "created_by", "created_at", "started_at", "ended_at", "slots", "ranks",
+            "warn_full_within_s", "warn_free_share", "created_by", "created_at", "started_at", "ended_at", "slots", "ranks",
         )  # fmt: skip
 
     def get_step(self, job: Job) -> int | None:

@@ -5,10 +5,13 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.db.models import QuerySet
+
 from reliability.domain import ledger, risk
+from reliability.domain.faults import FaultClass
 from reliability.domain.ledger import Standing
 from reliability.domain.snapshots import SnapshotId, Tier
-from reliability.models import Job, Room, Snapshot, SnapshotCopy, SnapshotEvent
+from reliability.models import Finding, Job, Room, Snapshot, SnapshotCopy, SnapshotEvent
 from reliability.selectors import core
 from reliability.selectors.ledger_rows import SELDOM, LedgerRow, is_current, ledger_rows, superseded_saves
 from reliability.selectors.progress import JobLine, job_lines
@@ -16,6 +19,7 @@ from reliability.selectors.rooms import warnings
 
 RANKS_A_PAGE = 128
 EVENTS = 100
+TROUBLES = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +45,7 @@ class JobLedger:
     held_back: HeldBack | None
     superseded: dict[Tier, int]
     warnings: tuple[Room, ...]
+    troubles: tuple[Finding, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +100,14 @@ def job_ledger(job: Job, snapshots: Iterable[Snapshot], *, now: datetime) -> Job
         held_back=held_back(line),
         superseded=superseded_saves(job),
         warnings=tuple(warnings(nodes=nodes, places=[job.storage_dir])),
+        troubles=tuple(_troubles(job)),
     )
+
+
+def _troubles(job: Job) -> QuerySet[Finding]:
+    """Return what movers told last of saves and copies that failed, in incidents that are open."""
+    told = Finding.objects.filter(job=job, fault_class=FaultClass.STORAGE, incident__closed_at=None)
+    return told.exclude(incident=None).select_related("node", "incident").order_by("-pk")[:TROUBLES]
 
 
 def held_back(line: JobLine) -> HeldBack | None:

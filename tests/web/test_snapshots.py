@@ -187,6 +187,24 @@ def test_what_runs_full_is_told_on_every_page_that_it_concerns(client_of: Any, c
         assert "Full in about 40 min" not in text_of(client, address), address
 
 
+def test_a_copy_that_failed_is_told_with_words_until_its_incident_is_closed(
+    client_of: Any, cluster: dict[str, Any]
+) -> None:
+    job, node, now = cluster["training"], models.Node.objects.get(name="n1"), timezone.now()
+    made = models.Incident.objects.create(
+        job=job, node=node, fault_class="storage", action="observe", summary="A disk is full", opened_at=now
+    )
+    models.Finding.objects.create(
+        node=node, job=job, incident=made, code="disk-full", fault_class="storage", action="observe", severity="error",
+        evidence="Step 1240 rank 0 on ssd: tier_full: no space left <b>", count=7, found_at=now,
+    )  # fmt: skip
+    page = text_of(client_of("viewer"), "/jobs/gpt-small/snapshots/")
+    assert "tier_full: no space left &lt;b&gt;" in page
+    assert "7 times" in plain(page)
+    models.Incident.objects.filter(pk=made.pk).update(closed_at=now)
+    assert "tier_full" not in text_of(client_of("viewer"), "/jobs/gpt-small/snapshots/")
+
+
 def test_rest_tells_work_at_risk_overall_and_for_each_node(client_of: Any, cluster: dict[str, Any]) -> None:
     said = client_of("viewer").get("/api/v1/jobs/gpt-small/risk/").json()
     assert (said["process"]["restore_step"], said["process"]["steps"]) == (1220, 20)
