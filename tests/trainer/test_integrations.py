@@ -56,7 +56,10 @@ def test_a_run_that_was_killed_goes_on_from_its_snapshot_with_the_losses_of_one_
     program = [torch_python, str(REPO / "examples" / example / "train.py"), "--losses"]
     world = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "24411", "PYTHONPATH": packages, **QUIET}
     job.begin([*program, str(tmp_path / "first"), "--steps", "100000"], every=every, **world)
+    if example == "lightning":  # where a file lies in the way of the folder, the first save fails
+        (job.folder.out / "node" / f".step-{every}.part").touch()
     shard = job.sealed()
+    assert (f"no snapshot after step {every}, training goes on" in job.logs()) == (example == "lightning")
     wait_until(lambda: losses(tmp_path / "first")[-1][0] > shard.step + STEPS_AFTER, "steps after the snapshot", 60)
     job.kill()
     job.restore(shard)
