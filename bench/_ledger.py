@@ -140,7 +140,11 @@ def addresses() -> list[str]:
         "?state=abandoned", "?node=n1",
         "?job=lm&ordering=-created_at", f"{newest}/", f"{newest}/copies/", f"{newest}/copies/?tier=ssd&state=committed",
     ]  # fmt: skip
-    return [*pages, *(f"/api/v1/snapshots/{each}" for each in lists), *(f"/api/v1/jobs/{each}" for each in ("lm/risk/", "lm/retention/", ""))]
+    return [
+        *pages,
+        *(f"/api/v1/snapshots/{each}" for each in lists),
+        *(f"/api/v1/jobs/{each}" for each in ("lm/risk/", "lm/retention/", "")),
+    ]
 
 
 def timed(name: str, work: Callable[[], object]) -> dict[str, Any]:

@@ -41,8 +41,9 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
     class Meta:
         model = Node
         fields = (
-            "name", "role", "tier", "preemptible", "failure_domain", "health", "health_reason", "jobs", "holds", "runtime",
-            "address", "agent_version", "host_facts", "hardware_ids", "spooled", "disks", "registered_at", "last_seen_at",
+            "name", "role", "tier", "preemptible", "failure_domain", "health", "health_reason", "jobs", "holds",
+            "runtime", "address", "agent_version", "host_facts", "hardware_ids", "spooled", "disks", "registered_at",
+            "last_seen_at",
         )  # fmt: skip
 
     def get_jobs(self, node: Node) -> list[str]:
@@ -82,7 +83,8 @@ class JobSerializer(serializers.ModelSerializer[Job]):
         fields = (
             "name", "state", "state_reason", "nodes", "ranks_per_node", "world_size", "epoch", "step", "runtime",
             "image", "approval", "unknown_action", "lease_rule", "restart_budget", "every_steps", "snapshot_folder",
-            "warn_full_within_s", "warn_free_share", "created_by", "created_at", "started_at", "ended_at", "slots", "ranks",
+            "warn_full_within_s", "warn_free_share", "created_by", "created_at", "started_at", "ended_at", "slots",
+            "ranks",
         )  # fmt: skip
 
     def get_step(self, job: Job) -> int | None:
