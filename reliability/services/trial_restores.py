@@ -36,10 +36,10 @@ def begin(job: Job, *, by: str, snapshot: Snapshot | None = None, node: Node | N
         raise DomainError(f"No snapshot of {job.name} is whole on storage.", hint="Wait for the first to be stored.")
     if chosen.job_id != job.pk:
         raise InvalidInput("snapshot", f"step {chosen.step} is none of job {job.name}", hint="Name one of its own.")
-    if TrialRestore.objects.filter(job=job, state=State.RUNNING).exists():
-        raise DomainError(f"A trial of {job.name} is running.", hint="Wait for its end.")
     if selected.recovering():
         raise DomainError("A recovery is open, and it may need every standby.", hint="Try again when it is over.")
+    if TrialRestore.objects.filter(job=job, state=State.RUNNING).exists():
+        raise DomainError(f"A trial of {job.name} is running.", hint="Wait for its end.")
     lent = node or selected.standby_for(job)
     if lent is None:
         raise DomainError("No standby is free and healthy.", hint="Add one, or release a hold; then try again.")
