@@ -140,6 +140,15 @@ def test_a_button_has_a_standby_try_the_newest_stored_step(client_of: Any, job: 
     assert TrialRestore.objects.count() == 1
 
 
+def test_a_step_is_tried_from_its_own_page(client_of: Any, job: Job) -> None:
+    snapshot = job.snapshots.get(step=50)
+    assert "Try to restore it" not in client_of("viewer").get(f"/snapshots/{snapshot.pk}/").content.decode()
+    client = client_of("operator")
+    assert f'name="snapshot" value="{snapshot.pk}"' in client.get(f"/snapshots/{snapshot.pk}/").content.decode()
+    client.post("/jobs/lm/trial/", {"snapshot": snapshot.pk})
+    assert TrialRestore.objects.get().snapshot == snapshot
+
+
 def test_a_snapshot_of_another_job_cannot_be_tried_from_here(client_of: Any, job: Job) -> None:
     client = client_of("operator")
     for key in ("999999", "x", "-1", "9" * 30):
