@@ -148,7 +148,8 @@ class Hands:
                 limit_s=self._limit_s(order),
             )
             if program is not None:
-                part.programs.bring(program)
+                for copy in part.programs.bring(program):
+                    part.report("snapshot_copy", copy)
             part.look()
             return ranks
 

@@ -4,14 +4,18 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from reliability.agent import program_restoring
 from reliability.agent.clock import steady
 from reliability.agent.jobrecord import JobRecord
+from reliability.agent.lane import where_is
 from reliability.agent.payloads import ContainerPlan, ProgramRestore, StartPlan
 from reliability.agent.program_folder import Attempt, ProgramFolder
 from reliability.domain import program_folders
+from reliability.domain.snapshots import Tier
 from reliability.tiers.directory import DirectoryTier
+from reliability.tiers.shards import Shard
 
 DRAIN_LOOK_S = 0.05
 
@@ -33,8 +37,11 @@ class ProgramPart:
         if plan.snapshot_folder is not None:
             self.folder.make()
 
-    def bring(self, wanted: ProgramRestore) -> None:
-        """Make a folder again of what a restore brought to the SSD. Raises TierError."""
+    def bring(self, wanted: ProgramRestore) -> list[dict[str, Any]]:
+        """Make a folder again of what a restore brought to the SSD; return the reports of the copies that stay there.
+
+        Shards of other nodes' ranks do not: nobody would ever remove them. Raises TierError.
+        """
         program_restoring.bring(
             self.folder,
             wanted.rule,
@@ -43,6 +50,14 @@ class ProgramPart:
             ranks=wanted.ranks,
             all_ranks=wanted.all_ranks,
         )
+        for rank in set(wanted.all_ranks) - set(wanted.ranks):
+            self.tier.delete(Shard(*wanted.snapshot, rank).flat_key)
+        return [self._report_of(Shard(*wanted.snapshot, rank)) for rank in wanted.ranks]
+
+    def _report_of(self, shard: Shard) -> dict[str, Any]:
+        record = self.tier.record(shard.flat_key)
+        copy = {"tier": Tier.SSD, "path": self.tier.place(shard.flat_key), "stall_s": None, "drain_s": None}
+        return {**where_is(shard), **copy, "size_bytes": record["size_bytes"], "digest": record["digest"]}
 
     def drain(self, record: JobRecord, nudge: Callable[[], None], limit_s: float) -> bool:
         """Wait until what the program left whole is sealed; return whether it is."""

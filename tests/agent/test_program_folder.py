@@ -165,6 +165,32 @@ def test_a_damaged_copy_is_named_and_storage_gives_the_files_without_passing_thr
     assert job.runs()[1][0] == 7
     assert copying.verify(Path(near["path"]), digest=far["digest"]), "a good copy took the place of the damaged one"
     assert list((agent.memory(JOB) / "mem").iterdir()) == []
+    told = [(each["_epoch"], each["path"], each["digest"]) for each in job.copies()]
+    assert told == [(1, near["path"], near["digest"]), (2, near["path"], far["digest"])]
+
+
+def test_of_a_folder_of_the_whole_job_the_shards_of_other_nodes_become_files_and_do_not_stay(
+    ingest: Ingest, agent: AgentProcess
+) -> None:
+    job = Trained(ingest, agent, {"of": "job", "sealed_by": "rename"}, "--every", "1000")
+    pids = job.start(ranks=2)
+    until(job.has_begun)
+    (job.out / ".new").mkdir()
+    save(job.out / ".new" / "x", 7, "v", 0.0)
+    (job.out / ".new" / "x").rename(job.out / "checkpoint-7")
+    job.sealed(7)
+    stored = until(lambda: len(job.copies("storage")) == 2 and job.copies("storage"))
+    os.kill(pids["1"], signal.SIGKILL)
+    job.kill(pids)
+    names = ("tier", "path", "digest", "size_bytes")
+    ranks = [{"rank": each["rank"], "sources": [{name: each[name] for name in names}]} for each in stored]
+    rule = {"snapshot_folder": job.rule, "local_ranks": [0]}
+    wanted = {"step": 7, "snapshot_epoch": 1, "ranks": ranks, **rule}
+    ingest.done("restore", job=JOB, epoch=2, payload=wanted)
+    assert sorted(path.name for path in (agent.folder / "ssd" / JOB).glob("*.snap")) == ["e1-s7-r0.snap"]
+    job.start({"step": 7, "snapshot_epoch": 1})
+    until(lambda: len(job.runs()) == 3)
+    assert job.runs()[2][0] == 7
 
 
 def test_a_program_that_ends_well_has_its_last_step_sealed_at_once_also_when_it_is_released(
