@@ -32,4 +32,4 @@ class SteadyScheduler(PersistentScheduler):
     """Celery's scheduler, its queue of what comes next in seconds of the monotonic clock."""
 
     def _when(self, entry: ScheduleEntry, next_time_to_run: float, **_how: Any) -> float:
-        return time.monotonic() + (self.adjust(next_time_to_run) or 0.0)
+        return time.monotonic() + float(self.adjust(next_time_to_run) or 0.0)  # type: ignore[arg-type]
