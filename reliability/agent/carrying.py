@@ -139,6 +139,8 @@ class Hands:
 
         def restore(part: LocalJob) -> list[dict[str, Any]]:
             part.stop(order.epoch, grace_s=0.0)
+            if program is not None:
+                part.programs.claim(program)
             ranks = restoring.restore(
                 part.folder.memory if program is None else part.programs.tier,
                 wanted,

@@ -110,6 +110,8 @@ class ProgramRestore:
     snapshot: tuple[int, int]
     ranks: Sequence[int]
     all_ranks: Sequence[int]
+    job_key: str
+    world_size: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,6 +229,8 @@ def program_restore(payload: Mapping[str, Any]) -> ProgramRestore | None:
         snapshot=(fields.integer("snapshot_epoch"), fields.integer("step")),
         ranks=tuple(local),
         all_ranks=tuple(brought) if rule.of is program_folders.Whose.JOB else (),
+        job_key=fields.text("job_key", ""),
+        world_size=fields.integer("world_size", 0),
     )
 
 

@@ -14,6 +14,7 @@ from reliability.agent.payloads import ContainerPlan, ProgramRestore, StartPlan
 from reliability.agent.program_folder import Attempt, ProgramFolder
 from reliability.domain import program_folders
 from reliability.domain.snapshots import Tier
+from reliability.errors import TierConflict
 from reliability.tiers.directory import DirectoryTier
 from reliability.tiers.shards import Shard
 
@@ -36,6 +37,18 @@ class ProgramPart:
         """Have the folder that the container is to see. Raises TierFull, TierUnreachable."""
         if plan.snapshot_folder is not None:
             self.folder.make()
+
+    def claim(self, wanted: ProgramRestore) -> None:
+        """Write down on the SSD whose place it is, before anything is brought there: else it would be moved aside as
+        another job's. What another job of the name left there is. Raises TierError."""
+        if not wanted.job_key:
+            return
+        try:
+            self.tier.claim(wanted.job_key, ranks=wanted.world_size)
+        except TierConflict as error:
+            aside = self.tier.set_aside()
+            self.tier.claim(wanted.job_key, ranks=wanted.world_size)
+            log.warning("%s It was moved to %s.", error.message, aside)
 
     def bring(self, wanted: ProgramRestore) -> list[dict[str, Any]]:
         """Make a folder again of what a restore brought to the SSD; return the reports of the copies that stay there.

@@ -150,6 +150,8 @@ class _Restoring:
                 "ranks": wanted,
                 "snapshot_folder": self.job.snapshot_folder,
                 "local_ranks": local,
+                "job_key": launch.key_of(self.job),
+                "world_size": self.job.world_size,
             },
             job=self.job,
             epoch=self.epoch,

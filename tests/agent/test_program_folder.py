@@ -4,6 +4,7 @@ import contextlib
 import os
 import random
 import shlex
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from reliability.tiers import copying
+from reliability.tiers.directory import DirectoryTier
 from tests.agent.conftest import AgentProcess
 from tests.agent.ingest import Ingest, until
 from tests.agent.shardfiles import damage
@@ -35,20 +37,20 @@ class Trained:
         self.rule = {"of": "node", "sealed_by": "quiet", "quiet_s": 0.6, "marker": "DONE", "pattern": "", **rule}
         self.epoch = 0
 
-    def start(self, restore: dict[str, Any] | None = None, ranks: int = 1) -> dict[str, int]:
+    def start(self, restore: dict[str, Any] | None = None, ranks: int = 1, job_key: str = "") -> dict[str, int]:
         self.epoch += 1
         given = {"program": self._program, "mode": "plain", "snapshot_folder": self.rule}
         at = {"step": restore["step"], "snapshot_epoch": restore["snapshot_epoch"]} if restore else None
-        payload = self.agent.start_payload(ranks, restore=at, lease_rule="keep")
+        payload = self.agent.start_payload(ranks, restore=at, lease_rule="keep", job_key=job_key)
         payload["container"] = self.agent.container(**given)
         return self.ingest.done("start", job=JOB, epoch=self.epoch, payload=payload)["pids"]
 
-    def go_on_from(self, *copies: dict[str, Any]) -> dict[str, int]:
+    def go_on_from(self, *copies: dict[str, Any], job_key: str = "") -> dict[str, int]:
         """Restore from copies, best first, and start, as the server has it done."""
-        self.restored = self.restore(*copies)
-        return self.start(copies[0])
+        self.restored = self.restore(*copies, job_key=job_key)
+        return self.start(copies[0], job_key=job_key)
 
-    def restore(self, *copies: dict[str, Any]) -> dict[str, Any]:
+    def restore(self, *copies: dict[str, Any], job_key: str = "") -> dict[str, Any]:
         names = ("tier", "path", "digest", "size_bytes")
         sources = [{name: copy[name] for name in names} | {"node": "node-a"} for copy in copies]
         wanted = {
@@ -57,6 +59,8 @@ class Trained:
             "ranks": [{"rank": 0, "sources": sources}],
             "snapshot_folder": self.rule,
             "local_ranks": [0],
+            "job_key": job_key,
+            "world_size": 1,
         }
         return self.ingest.done("restore", job=JOB, epoch=self.epoch + 1, payload=wanted)
 
@@ -184,13 +188,30 @@ def test_of_a_folder_of_the_whole_job_the_shards_of_other_nodes_become_files_and
     job.kill(pids)
     names = ("tier", "path", "digest", "size_bytes")
     ranks = [{"rank": each["rank"], "sources": [{name: each[name] for name in names}]} for each in stored]
-    rule = {"snapshot_folder": job.rule, "local_ranks": [0]}
+    rule = {"snapshot_folder": job.rule, "local_ranks": [0], "job_key": "k", "world_size": 2}
     wanted = {"step": 7, "snapshot_epoch": 1, "ranks": ranks, **rule}
     ingest.done("restore", job=JOB, epoch=2, payload=wanted)
     assert sorted(path.name for path in (agent.folder / "ssd" / JOB).glob("*.snap")) == ["e1-s7-r0.snap"]
     job.start({"step": 7, "snapshot_epoch": 1})
     until(lambda: len(job.runs()) == 3)
     assert job.runs()[2][0] == 7
+
+
+def test_what_a_restore_brings_to_a_node_stays_its_jobs_and_what_another_job_left_there_is_moved_aside(
+    ingest: Ingest, agent: AgentProcess
+) -> None:
+    job = Trained(ingest, agent, {"sealed_by": "rename"}, "--every", "10", "--steps", "100000", "--rename")
+    pids = job.start(job_key="mine")
+    job.sealed()
+    far = until(lambda: job.copies("storage"))[0]
+    job.kill(pids)
+    shutil.rmtree(agent.folder / "ssd" / JOB)  # as on a standby, where another job of the name was before
+    DirectoryTier(agent.folder / "ssd" / JOB).claim("another", ranks=1)
+    job.go_on_from(far, job_key="mine")
+    assert job.sealed(far["step"] + 1)
+    assert (agent.folder / "ssd" / JOB / f"e1-s{far['step']}-r0.snap").exists()
+    assert len(list((agent.folder / "ssd").glob(f"{JOB}.aside-*"))) == 1
+    assert job.problems() == []
 
 
 def test_a_program_that_ends_well_has_its_last_step_sealed_at_once_also_when_it_is_released(
