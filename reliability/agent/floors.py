@@ -7,7 +7,7 @@ Kept beside the job's record, but not synced: after a power loss nothing is remo
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from reliability.tiers import opening
@@ -15,6 +15,9 @@ from reliability.tiers import opening
 SUFFIX = ".floors"
 _LIMIT_BYTES = 2**20
 MOST_LISTED = 1000
+FRESH_S = 60.0
+"""So long counts what a server named to be removed: it may have taken it back since."""
+RENEW_S = 20.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,13 +26,20 @@ class Floors:
 
     `storage` counts copies on storage alone, `ssd` those on any node's SSD or on storage. None: there is no such step.
     `may_go`: tier -> [epoch, step, rank] of the copies that this node shall remove; None of a server that names none
-    and leaves it to the nodes.
+    and leaves it to the nodes. `said_at`: when, by the clock that nobody sets.
     """
 
     epoch: int = 0
     ssd: int | None = None
     storage: int | None = None
     may_go: Mapping[str, Sequence[Sequence[int]]] | None = None
+    said_at: float = 0.0
+
+    def stands(self, said: "Floors") -> bool:
+        """Return whether this need not be kept anew when the server says `said`."""
+        if replace(said, said_at=self.said_at) != self:
+            return False
+        return not any((self.may_go or {}).values()) or said.said_at - self.said_at < RENEW_S
 
 
 def listed(value: object) -> dict[str, list[list[int]]] | None:

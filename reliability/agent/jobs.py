@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from reliability.agent import attempts, container, floors, jobrecord
+from reliability.agent.clock import steady
 from reliability.agent.floors import Floors
 from reliability.agent.folder import JobFolder
 from reliability.agent.holding import Hold
@@ -162,8 +163,9 @@ class LocalJobs:
         named = going if isinstance(going, Mapping) else {}
         for job, epoch in _whole_numbers(answer.get("epochs")).items():
             may_go = floors.listed(named.get(job))
-            safe = Floors(epoch=epoch, ssd=ssd.get(job), storage=storage.get(job), may_go=may_go)
-            if not self._is_known(job) or self._floors.get(job) == safe:
+            safe = Floors(epoch=epoch, ssd=ssd.get(job), storage=storage.get(job), may_go=may_go, said_at=steady())
+            kept = self._floors.get(job)
+            if not self._is_known(job) or (kept is not None and kept.stands(safe)):
                 continue
             try:
                 floors.save(self._jobs_dir, job, safe)

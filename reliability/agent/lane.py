@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Set
 from typing import Any, ClassVar
 
+from reliability.agent.clock import steady
 from reliability.agent.floors import Floors
 from reliability.agent.jobrecord import JobRecord
 from reliability.agent.retention import abandoned, named, removable
@@ -229,7 +230,8 @@ class Lane(ABC):
 
         Not at once again while it is named: an answer that crosses the report names it once more.
         """
-        doomed, now = named(self.floors, self.tier, epoch=self.record.epoch), time.monotonic()
+        now = steady()
+        doomed = named(self.floors, self.tier, epoch=self.record.epoch, now=now)
         self._told_gone = {shard: at for shard, at in self._told_gone.items() if now - at < REPEAT_PROBLEM_S}
         self._told |= set(doomed)  # what shall go is not brought here once more
         for shard in doomed:

@@ -8,7 +8,7 @@ of its own here nothing is removed at all: before that the older ones may be all
 
 from collections.abc import Iterable, Sequence
 
-from reliability.agent.floors import Floors
+from reliability.agent.floors import FRESH_S, Floors
 from reliability.domain.snapshots import Copy, EpochStart, SnapshotId, Tier, in_lineage, lineage_ceilings, to_delete
 from reliability.tiers.shards import Shard
 
@@ -19,12 +19,13 @@ def abandoned(shard: Shard, starts: Sequence[EpochStart]) -> bool:
     return line is not None and not in_lineage(SnapshotId(shard.epoch, shard.step), line)
 
 
-def named(safe: Floors, tier: Tier, *, epoch: int) -> list[Shard]:
+def named(safe: Floors, tier: Tier, *, epoch: int, now: float) -> list[Shard]:
     """Return the shards that the server named to be removed from a tier, where the newest attempt known is `epoch`.
 
-    None of what it said in an older attempt, and none of its own newest attempt from the floor on, whatever it said.
+    None of what it said in an older attempt or a while ago (`now` is of agent.clock.steady), and none of its own newest
+    attempt from the floor on, whatever it said.
     """
-    if safe.may_go is None or safe.epoch < epoch:
+    if safe.may_go is None or safe.epoch < epoch or not 0 <= now - safe.said_at <= FRESH_S:
         return []
     floor = safe.ssd if tier is Tier.SSD else safe.storage
     found = [Shard(*map(int, place)) for place in safe.may_go.get(tier, ())]

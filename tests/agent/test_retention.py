@@ -6,6 +6,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reliability.agent import floors
+from reliability.agent.clock import steady
 from reliability.agent.floors import Floors
 from reliability.agent.retention import named
 from reliability.domain.snapshots import Tier
@@ -53,10 +55,10 @@ def target(mover: MoverProcess) -> list[int]:
     return sorted(int(key.partition("-r")[0].rpartition("s")[2]) for key in keys)
 
 
-def name(mover: MoverProcess, *steps: int, epoch: int = 1, floor: int = 40, rank: int = 0) -> None:
+def name(mover: MoverProcess, *steps: int, epoch: int = 1, floor: int = 40, rank: int = 0, age_s: float = 0.0) -> None:
     """Have the server name copies to be removed, as the agent keeps it."""
     may_go = {tier(mover).value: [[1, step, rank] for step in steps]}
-    floors.save(mover.jobs, JOB, Floors(epoch=epoch, ssd=floor, storage=floor, may_go=may_go))
+    floors.save(mover.jobs, JOB, Floors(epoch=epoch, ssd=floor, storage=floor, may_go=may_go, said_at=steady() - age_s))
 
 
 def removed(mover: MoverProcess) -> list[int]:
@@ -92,6 +94,24 @@ def test_a_server_that_names_nothing_has_nothing_removed_however_much_there_is(m
         until(lambda step=step: step in target(mover), 20)
     assert len(target(mover)) == 12
     assert removed(mover) == []
+
+
+def test_what_was_named_a_while_ago_stays_for_the_server_may_have_taken_it_back(mover: MoverProcess) -> None:
+    filled(mover)
+    name(mover, 10, age_s=floors.FRESH_S + 1)
+    commit(source(mover), Shard(1, 50, 0), b"x")
+    until(lambda: 50 in target(mover), 20)
+    assert removed(mover) == []
+    assert 10 in target(mover)
+
+
+def test_what_is_named_for_long_is_kept_as_named_and_all_else_is_written_once() -> None:
+    first = Floors(epoch=1, ssd=40, may_go={"ssd": [[1, 10, 0]]}, said_at=100.0)
+    assert first.stands(replace(first, said_at=101.0))
+    assert not first.stands(replace(first, said_at=100.0 + floors.RENEW_S))
+    assert not first.stands(replace(first, ssd=50, said_at=101.0))
+    nothing = replace(first, may_go={"ssd": []})
+    assert nothing.stands(replace(nothing, said_at=10**6))
 
 
 def test_what_is_gone_already_is_told_too_so_that_a_kill_before_the_report_loses_nothing(mover: MoverProcess) -> None:
@@ -208,16 +228,26 @@ def small_disk() -> Iterator[Path]:
         (Floors(epoch=1, ssd=40, may_go={"ssd": [[1, 40, 0], [1, 50, 0]]}), 1),
         (Floors(epoch=1, ssd=40, may_go={"storage": [[1, 10, 0]]}), 1),
         (Floors(epoch=1, ssd=40), 1),
+        (Floors(epoch=1, ssd=40, may_go={"ssd": [[1, 10, 0]]}, said_at=-61), 1),
+        (Floors(epoch=1, ssd=40, may_go={"ssd": [[1, 10, 0]]}, said_at=1), 1),
     ],
-    ids=["said in an older attempt", "no safe step", "at or above the floor", "of another tier", "nothing named"],
+    ids=[
+        "said in an older attempt",
+        "no safe step",
+        "at or above the floor",
+        "of another tier",
+        "nothing named",
+        "a while ago",
+        "before the machine was started anew",
+    ],
 )
 def test_nothing_goes_that_the_server_cannot_mean(safe: Floors, epoch: int) -> None:
-    assert named(safe, Tier.SSD, epoch=epoch) == []
+    assert named(safe, Tier.SSD, epoch=epoch, now=0.0) == []
 
 
 def test_a_newer_step_of_an_abandoned_attempt_may_go() -> None:
     safe = Floors(epoch=2, ssd=40, may_go={"ssd": [[1, 90, 0]]})
-    assert named(safe, Tier.SSD, epoch=2) == [Shard(1, 90, 0)]
+    assert named(safe, Tier.SSD, epoch=2, now=0.0) == [Shard(1, 90, 0)]
 
 
 json_values = st.recursive(
@@ -233,7 +263,7 @@ def test_an_answer_that_makes_no_sense_names_nothing(value: object) -> None:
     for entries in (found or {}).values():
         assert all(len(entry) == 3 and min(entry) >= 0 for entry in entries)
     safe = Floors(epoch=1, ssd=10**6, storage=10**6, may_go=found)
-    assert all(isinstance(shard, Shard) for shard in named(safe, Tier.SSD, epoch=1))
+    assert all(isinstance(shard, Shard) for shard in named(safe, Tier.SSD, epoch=1, now=0.0))
 
 
 def test_an_agent_removes_what_an_answer_names_and_reports_it(ingest: Ingest, agent: AgentProcess) -> None:
