@@ -67,7 +67,8 @@ def remember(node_name: str, heartbeat: Heartbeat | None, now: datetime) -> None
 
 def flush(now: datetime) -> int:
     """Write what was remembered, and that ingest listens; returns the number of nodes written."""
-    heard = memory.take()
+    # What was heard before the clock was set back counts as heard now: written as it is it would lie in the future.
+    heard = {name: _Heard(min(told.at, now), told.beat) for name, told in memory.take().items()}
     try:
         with transaction.atomic():
             _beat(now)

@@ -171,6 +171,8 @@ def test_a_node_that_says_its_container_runs_is_believed(world: World) -> None:
 def test_a_servers_clock_set_by_an_hour_loses_nobody_and_hides_no_later_loss(world: World, hours: int) -> None:
     world.running_job()
     world.save(20)
+    for agent in world.agents.values():
+        agent.beat()  # heard before the clock was set, and written after it
     world.pass_time(3600 * hours)
     before = {rank.rank: rank.step for rank in Rank.objects.all()}
     for _ in range(20):
