@@ -5,13 +5,16 @@ from datetime import timedelta
 
 from reliability.domain import faults
 from reliability.domain.faults.words import Value
-from reliability.models import Failover, Finding, Job, Node
+from reliability.models import Failover, Finding, Job, Node, Rank
 from reliability.selectors import core
 
 LAST_LINE = "Last line: "
 SHOWN = 200
 HISTORY_ROWS = 300
 ATTEMPTS = 20
+PATIENCE_S = 15.0
+PATIENCE_STEPS = 3.0
+"""So many of its own steps, and at least PATIENCE_S, without a new step: then training does not go on."""
 
 
 def fields_of(code: str, evidence: str, matcher: faults.Matcher) -> Mapping[str, Value]:
@@ -50,7 +53,12 @@ def history(findings: Sequence[Finding], matcher: faults.Matcher) -> tuple[fault
 def of_job(job: Job, findings: Sequence[Finding], matcher: faults.Matcher) -> faults.Context:
     """Return the context of a job's findings."""
     slots = core.slots_of(job)
+    ranks = list(Rank.objects.filter(job=job, epoch=job.epoch))
+    seen = [rank.progress_at.timestamp() for rank in ranks if rank.progress_at is not None]
     return faults.Context(
+        ranks_ended=not ranks or any(rank.state in (Rank.State.EXITED, Rank.State.FAILED) for rank in ranks),
+        progress_at=min(seen) if len(seen) == job.world_size else None,
+        patience_s=max(PATIENCE_S, PATIENCE_STEPS * max((rank.step_s or 0.0 for rank in ranks), default=0.0)),
         history=history(findings, matcher),
         attempts=_attempts(job),
         step=core.newest_step_reached(job),

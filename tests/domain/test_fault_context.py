@@ -302,6 +302,18 @@ def test_the_same_code_on_most_nodes_within_a_minute_blames_no_single_node() -> 
     assert not judged(*many, nodes=8).shared
 
 
+def test_teardown_lines_of_an_earlier_attempt_touch_no_job_that_goes_on() -> None:
+    late = seen("xid-45", at=NOW)
+    running = Context(ranks_ended=False, progress_at=NOW + 16, patience_s=15)
+    assert outcome(judged(late, now=NOW + 17, context=running)) == (FaultClass.UNKNOWN, Action.OBSERVE)
+    early = Context(ranks_ended=False, progress_at=NOW + 1, patience_s=15)
+    assert judged(late, now=NOW + 2, context=early).undecided
+    stuck = judged(late, now=NOW + 15.5, context=early)
+    assert outcome(stuck) == (FaultClass.SOFTWARE, Action.RESTART_IN_PLACE)
+    ended = Context(ranks_ended=True, progress_at=NOW + 16, patience_s=15)
+    assert judged(late, now=NOW + 17, context=ended).action is Action.RESTART_IN_PLACE
+
+
 codes = st.sampled_from(sorted(TABLE))
 nodes = st.sampled_from(["n1", "n2", "n3"])
 fields = st.fixed_dictionaries(

@@ -114,3 +114,17 @@ def test_reports_are_still_counted_once_when_they_are_sent_twice(world: World) -
     assert [each["status"] for each in (*answer, *again)] == ["accepted", "duplicate"]
     world.tick(1)
     assert Finding.objects.get().count == 3
+
+
+def test_a_burst_of_teardown_codes_beside_a_job_that_goes_on_restarts_nothing(world: World) -> None:
+    world.running_job(approval="automatic")
+    for name in ("n1", "n2", "n3"):
+        find(
+            world, name, "xid-45", f"NVRM: Xid (PCI:0000:9b:00): 45, pid=7, name=python3, Ch 0000000{name[1]}", count=8
+        )
+    world.tick(1)
+    assert not Incident.objects.exists()
+    for _ in range(30):
+        world.tick(1)
+    assert not Failover.objects.exists()
+    assert Incident.objects.get().action == "observe"

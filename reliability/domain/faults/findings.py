@@ -57,7 +57,8 @@ class Context:
 
     history: earlier findings of the same nodes, under whatever job. attempts: how the job ended before. step: the
     newest step any rank had reached. ranks: number of ranks of the job. rank_nodes: the node of each rank. addresses:
-    the node behind each address. maintenance: planned times.
+    the node behind each address. maintenance: planned times. ranks_ended: whether any rank of the attempt ended.
+    progress_at: when the slowest rank was last seen to finish a step. patience_s: how long without a step is too long.
     """
 
     history: tuple[Finding, ...] = ()
@@ -67,6 +68,9 @@ class Context:
     rank_nodes: Mapping[int, str] = field(default_factory=lambda: MappingProxyType({}), hash=False)
     addresses: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), hash=False)
     maintenance: tuple[Maintenance, ...] = ()
+    ranks_ended: bool = True
+    progress_at: float | None = None
+    patience_s: float = 0.0
 
 
 NO_CONTEXT = Context()

@@ -73,14 +73,28 @@ def _waiting(weighed: Sequence[Weighed], sentence: str) -> Judgement:
     )
 
 
+def _unharmed(weighed: Sequence[Weighed]) -> Judgement:
+    """Consequences of something that did not touch this attempt, such as the end of the one before it."""
+    told = tuple(_told(item) for item in weighed)
+    went_on = "No rank ended and training went on: these are consequences of something else, and nothing is done."
+    return Judgement(
+        fault_class=FaultClass.UNKNOWN, action=Action.OBSERVE, root=weighed[0].finding, reasons=(went_on, *told)
+    )
+
+
 def _only_follow_ups(
     weighed: Sequence[Weighed], now: float, settle_s: float, context: Context, table: Table
 ) -> Judgement:
     """Consequences without a cause: wait for one, then name who is behind them, or restart: nothing accuses a node."""
-    waited = now - min(item.finding.at for item in weighed if item.row.follow_up)
-    if waited <= settle_s:
+    times = [item.finding.at for item in weighed if item.row.follow_up]
+    waited, limit_s = now - min(times), settle_s
+    if not context.ranks_ended:
+        limit_s = max(settle_s, context.patience_s)
+        if context.progress_at is not None and context.progress_at - max(times) > context.patience_s:
+            return _unharmed(weighed)
+    if waited <= limit_s:
         return _waiting(
-            weighed, f"Only consequences are known so far: the cause is awaited for {settle_s - waited:.1f} s more."
+            weighed, f"Only consequences are known so far: the cause is awaited for {limit_s - waited:.1f} s more."
         )
     findings = [item.finding for item in weighed]
     condition = standing(weighed, findings, table, now=now)
