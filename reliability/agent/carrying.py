@@ -140,7 +140,8 @@ class Hands:
         def restore(part: LocalJob) -> list[dict[str, Any]]:
             part.stop(order.epoch, grace_s=0.0)
             if program is not None:
-                part.programs.claim(program)
+                for problem in part.programs.claim(program):
+                    part.report("snapshot_problem", problem)
             ranks = restoring.restore(
                 part.folder.memory if program is None else part.programs.tier,
                 wanted,

@@ -38,17 +38,19 @@ class ProgramPart:
         if plan.snapshot_folder is not None:
             self.folder.make()
 
-    def claim(self, wanted: ProgramRestore) -> None:
+    def claim(self, wanted: ProgramRestore) -> list[dict[str, Any]]:
         """Write down on the SSD whose place it is, before anything is brought there: else it would be moved aside as
-        another job's. What another job of the name left there is. Raises TierError."""
+        another job's. What another job of the name left there is; return the reports of that. Raises TierError."""
         if not wanted.job_key:
-            return
+            return []
         try:
             self.tier.claim(wanted.job_key, ranks=wanted.world_size)
         except TierConflict as error:
             aside = self.tier.set_aside()
             self.tier.claim(wanted.job_key, ranks=wanted.world_size)
-            log.warning("%s It was moved to %s.", error.message, aside)
+            hint = "Remove it when it is not needed."
+            return [{"tier": Tier.SSD, **TierConflict(f"{error.message} It was moved to {aside}.", hint=hint).detail}]
+        return []
 
     def bring(self, wanted: ProgramRestore) -> list[dict[str, Any]]:
         """Make a folder again of what a restore brought to the SSD; return the reports of the copies that stay there.

@@ -211,7 +211,7 @@ def test_what_a_restore_brings_to_a_node_stays_its_jobs_and_what_another_job_lef
     assert job.sealed(far["step"] + 1)
     assert (agent.folder / "ssd" / JOB / f"e1-s{far['step']}-r0.snap").exists()
     assert len(list((agent.folder / "ssd").glob(f"{JOB}.aside-*"))) == 1
-    assert job.problems() == []
+    assert [(each["tier"], each["code"]) for each in job.problems()] == [("ssd", "tier_conflict")]
 
 
 def test_a_program_that_ends_well_has_its_last_step_sealed_at_once_also_when_it_is_released(
