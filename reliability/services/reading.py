@@ -267,7 +267,7 @@ def _snapshot_copy(row: Report) -> list[FollowUp]:
 def _differing(row: Report, job: Job, snapshot: int, different: Difference) -> list[FollowUp]:
     """What should be the same on all ranks of a group is not: told once for each snapshot."""
     key = f"replica-differs:{job.pk}:{snapshot}:{different.group}"
-    where = {"job": job, "epoch": job.epoch, "rank": different.ranks[0]}
+    where: dict[str, Any] = {"job": job, "epoch": job.epoch, "rank": different.ranks[0]}
     incidents.note(row.node, "replica-differs", **where, evidence=different.sentence, key=key, report=row)
     return _judged(job, row.node)
 
