@@ -1,6 +1,6 @@
 """No step is lost with a node, however far storage lags behind: a survivor's or a partner's memory gives it back."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -40,12 +40,20 @@ def newest(machines: Machines, *tiers: str) -> int:
     return max(set.intersection(*held), default=0)
 
 
+def wait(machines: Machines, read: Callable[[], bool], *, limit_s: float, what: str) -> None:
+    """Wait until something is so; a failure tells what happened until then."""
+    try:
+        until(read, limit_s=limit_s, what=what)
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{machines.story()}") from None
+
+
 def lose_a_node(machines: Machines, *tiers: str) -> None:
     """Lose a node once some steps are on these tiers; the recovery must begin at the newest of them or later."""
-    until(lambda: newest(machines, *tiers) >= 20, limit_s=90, what=f"steps on {tiers}\n{machines.story()}")
+    wait(machines, lambda: newest(machines, *tiers) >= 20, limit_s=120, what=f"steps on {tiers}")
     step = newest(machines, *tiers)
     machines.lose("node-2")
-    until(lambda: machines.recovery().get("state") == "completed", limit_s=150, what=f"recovery\n{machines.story()}")
+    wait(machines, lambda: machines.recovery().get("state") == "completed", limit_s=180, what="the recovery")
     assert machines.recovery()["restore_step"] >= step, machines.story()
     assert max(machines.steps_with(RANKS, "storage"), default=0) <= 5
 
@@ -57,7 +65,7 @@ def test_a_data_parallel_job_goes_on_from_a_survivors_memory_with_the_very_bits(
     program = ["train.py", "--steps", str(STEPS), "--step-sleep", "0.1", "--out", str(out)]
     job = machines.submit(program=program, master_port=free_port("127.0.0.1", 24620))
     lose_a_node(machines, "memory")
-    until(lambda: machines.state(job) == "completed", limit_s=90, what="the job completes")
+    wait(machines, lambda: machines.state(job) == "completed", limit_s=120, what="the job completes")
     assert weights(out, RANKS) == expected
 
 
@@ -66,8 +74,8 @@ def test_a_sharded_job_goes_on_from_a_partners_memory_with_the_very_bits(machine
     out.mkdir()
     program = [str(Path(sharded.__file__)), str(STEPS), str(out)]
     job = machines.submit(program=program, workdir=str(out), partner_copies=True)
-    lose_a_node(machines, "memory", "partner")
-    until(lambda: machines.state(job) == "completed", limit_s=90, what="the job completes")
+    lose_a_node(machines, "ssd", "partner")
+    wait(machines, lambda: machines.state(job) == "completed", limit_s=120, what="the job completes")
     expected = [sharded.piece(rank) for rank in range(RANKS)]
     for step in range(1, STEPS + 1):
         for state in expected:
