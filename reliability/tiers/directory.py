@@ -5,6 +5,7 @@ written last and removed first.
 """
 
 import contextlib
+import os
 import re
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -30,6 +31,12 @@ def checked_key(key: str) -> str:
     if not _KEY.fullmatch(key) or ".." in key:
         raise InvalidInput("key", f"{key!r} is not a key", hint="Letters, digits and ._- in parts divided by '/'.")
     return key
+
+
+def _pass_over_what_is_gone(error: OSError) -> None:
+    """A folder that is not there, or not ours to read, holds nothing; any other trouble is raised."""
+    if not isinstance(error, FileNotFoundError | NotADirectoryError | PermissionError):
+        raise error
 
 
 class DirectoryTier:
@@ -185,10 +192,14 @@ class DirectoryTier:
 
     def keys(self, prefix: str) -> Sequence[str]:
         """Return the committed keys that begin with a prefix, sorted; none when the folder does not exist."""
+        root, found = str(self.root), []
         with copying.tier_errors(self.root):
-            records = [path for path in self.root.rglob(f"*{RECORD_SUFFIX}") if path.with_suffix(DATA_SUFFIX).exists()]
-        keys = (path.relative_to(self.root).with_suffix("").as_posix() for path in records)
-        return sorted(key for key in keys if key.startswith(prefix))
+            for folder, _, names in os.walk(root, onerror=_pass_over_what_is_gone):
+                there = {name for name in names if name.endswith(DATA_SUFFIX)}
+                committed = [name.removesuffix(RECORD_SUFFIX) for name in names if name.endswith(RECORD_SUFFIX)]
+                below = folder[len(root) :].lstrip("/")
+                found += [f"{below}/{key}" if below else key for key in committed if key + DATA_SUFFIX in there]
+        return sorted(key for key in found if key.startswith(prefix))
 
     def damaged(self) -> Sequence[str]:
         """A folder has no lists beside the records themselves."""
