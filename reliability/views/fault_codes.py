@@ -19,6 +19,7 @@ from reliability.views.page import reads, render_page, tell, tell_error
 
 edits = permission_required("reliability.edit_fault_codes", raise_exception=True)
 RECENT = 20
+ADDING = "id_add_%s"
 NEW = {"version": 0, "debounce_s": 0, "severity": "warning", "action": "observe", "origin": "output"}
 
 
@@ -32,7 +33,10 @@ def fault_code_list(request: HttpRequest) -> HttpResponse:
 def _list(request: HttpRequest, *, form: AddForm | None = None, status: int = 200) -> HttpResponse:
     matcher = fault_codes.matcher()
     families = fault_codes.families(matcher.table)
-    search, tried = SearchForm(request.GET or None, families=families), LineForm(request.GET or None)
+    search, tried = (
+        SearchForm(request.GET or None, families=families, auto_id="id_search_%s"),
+        LineForm(request.GET or None, auto_id="id_try_%s"),
+    )
     asked = search.cleaned_data if search.is_valid() else {}
     rows = fault_codes.searched(matcher.table, **asked) if any(asked.values()) else None
     counts = Counter(row.source for row in matcher.table.values())
@@ -45,7 +49,7 @@ def _list(request: HttpRequest, *, form: AddForm | None = None, status: int = 20
         "tried": tried,
         "found": _found(tried) if "line" in request.GET and tried.is_valid() else None,
         "recent": FaultCodeChange.objects.all()[:RECENT],
-        "add": form or AddForm(initial=NEW),
+        "add": form or AddForm(initial=NEW, auto_id=ADDING),
         "adding": form is not None,
     }
     return render_page(request, "fault_codes/list.html", context, status=status)
@@ -106,7 +110,7 @@ def change(request: HttpRequest, code: str) -> HttpResponse:
 @require_POST
 def add(request: HttpRequest) -> HttpResponse:
     """Add a code that is new."""
-    form = AddForm(request.POST)
+    form = AddForm(request.POST, auto_id=ADDING)
     if not form.is_valid():
         return _list(request, form=form, status=400)
     code = form.cleaned_data["code"]
