@@ -126,6 +126,11 @@ def _missing(by_rank: ByRank, lacking: Sequence[int], situation: _Situation) -> 
     return f"{_listed(lacking)} cannot read it (rank {rank}: {detail})"
 
 
+def _newest(snapshot: SnapshotId, ranks: int) -> str:
+    who = f"all {ranks} ranks" if ranks > 1 else "the rank"
+    return f"{_name(snapshot)} is the newest that {who} can read."
+
+
 def _where_read(sources: Mapping[int, tuple[Copy, ...]], situation: _Situation) -> tuple[str, ...]:
     places: dict[tuple[tuple[int, bool], str], list[int]] = defaultdict(list)
     for rank, copies in sources.items():
@@ -181,10 +186,6 @@ def choose(
         if lacking:
             skipped.append(f"{_name(snapshot)}: {_missing(grouped[snapshot], lacking, situation)}.")
             continue
-        newest = (
-            f"{_name(snapshot)} is the newest that all {ranks} ranks can read."
-            if ranks > 1
-            else (f"{_name(snapshot)} is the newest that the rank can read.")
-        )
-        return RestorePoint(snapshot, sources, (newest, *_where_read(sources, situation)), tuple(skipped))
+        reasons = (_newest(snapshot, ranks), *_where_read(sources, situation))
+        return RestorePoint(snapshot, sources, reasons, tuple(skipped))
     raise _nothing_left(skipped)
