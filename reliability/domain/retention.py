@@ -120,7 +120,7 @@ def decide(
     older = [each for each in own if each.snapshot.step < floor]
     wanted = _wanted([each for each in own if _is_whole(each, tier)], rule, now)
     gone = [_removal(each, tier, Why.ABANDONED, "It lies on an abandoned line.") for each in beside]
-    kept = f"It is older than {said(rule)}."
+    kept = f"It is older than {said(rule)} that are kept."
     gone += [_unwanted(each, tier, kept) for each in older if each.snapshot not in wanted]
     last = {each.snapshot for each in _last_on(own, tier)}
     gone = [each for each in gone if each.snapshot not in last]
@@ -181,7 +181,7 @@ def said(rule: TierRule) -> str:
         kept.append(f"the first of each {rule.every_steps} steps")
     if rule.keep_for_s:
         kept.append(f"those of the last {_time(rule.keep_for_s)}")
-    return ", ".join(kept) + " that are kept"
+    return ", ".join(kept)
 
 
 def _over_cap(
