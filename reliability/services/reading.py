@@ -281,6 +281,7 @@ def _snapshot_removed(row: Report) -> list[FollowUp]:
 
 
 _OF_STORAGE = {"tier_unreachable": "store-unreachable"}
+_BAD_COPY = frozenset({"digest_mismatch", "corrupt", "copy_missing"})
 _OF_ANY = {"tier_full": "disk-full", "tier_conflict": "store-conflict"}
 
 
@@ -306,7 +307,7 @@ def _snapshot_problem(row: Report) -> list[FollowUp]:
         evidence=f"{where}{body['code']}: {body.get('message') or ''} {body.get('hint') or ''}".rstrip(),
         report=row,
     )
-    if job is not None and body["code"] in ("digest_mismatch", "corrupt", "copy_missing") and body.get("step") is not None:
+    if job is not None and body["code"] in _BAD_COPY and body.get("step") is not None:
         snapshot = SnapshotId(body.get("snapshot_epoch") or 0, body["step"])
         snapshots.mark_bad(job, snapshot, [body], node=row.node)
     return _judged(job, row.node)
