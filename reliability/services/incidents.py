@@ -187,14 +187,19 @@ def _hold_job(job: Job, incident: Incident) -> None:
 
 def _join(standing: Failover, incident: Incident) -> None:
     """A recovery is open already: replace it only where it cannot answer what was found now."""
-    worse = incident.action == Action.FAILOVER and standing.kind == Kind.RESTART_IN_PLACE
-    hit_again = (
-        incident.action == Action.FAILOVER
-        and standing.state not in (*MERGING, State.AWAITING_APPROVAL)
-        and incident.findings.filter(epoch=standing.to_epoch, action=Action.FAILOVER).exists()
-    )
-    if worse or hit_again:
+    if incident.action != Action.FAILOVER:
+        return
+    worse = standing.kind == Kind.RESTART_IN_PLACE
+    answering = standing.state in (*MERGING, State.AWAITING_APPROVAL)
+    if worse or (not answering and _hit_again(standing, incident)):
         failovers.supersede(standing, incident)
+
+
+def _hit_again(standing: Failover, incident: Incident) -> bool:
+    """Return whether a node that takes part in the new attempt must be replaced: one that lost its slot was."""
+    part = standing.job.slots.exclude(node=None).values("node_id")
+    found = incident.findings.filter(epoch=standing.to_epoch, action=Action.FAILOVER)
+    return found.filter(node__in=part).exists()
 
 
 def control_plane(now: datetime, *, silent: int) -> Incident:

@@ -82,6 +82,8 @@ def _judge(slot: Slot, silent: Sequence[Node], now: datetime, since: datetime) -
     policy = conf.cluster_policy()
     with transaction.atomic():
         job = Job.objects.select_for_update(no_key=True).get(pk=job.pk)
+        if not job.slots.filter(pk=slot.pk, node=node).exists():
+            return  # a recovery gave the slot to another node before the job was locked
         alone = not _others_heard(job, silent)
         mark = f"{job.pk}:{job.epoch}:{node.name}:{node.last_seen_at.timestamp():.3f}"
         silent_s = (now - max(node.last_seen_at, since)).total_seconds()
