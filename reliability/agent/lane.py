@@ -1,7 +1,8 @@
 """How does one job's snapshots get from one tier to the next? What both movers have in common.
 
 A lane copies what is newest, tells it, and removes what no longer counts. What is to be copied is seen from commit
-records alone; after a start all copies found are told again, so that none is lost between two lives.
+records alone; after a start all copies found are told again, so that none is lost between two lives. A save comes
+before removals, unless it found the tier full; a tier that removes slowly or not at all still gets every newest one.
 """
 
 import json
@@ -28,6 +29,8 @@ from reliability.trainer import moments
 FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 5.0
 REPEAT_PROBLEM_S = 30.0
+REMOVE_S = 1.0
+"""So long a lane removes at a time, and then looks for a new save first."""
 
 
 class Lane(ABC):
@@ -49,16 +52,18 @@ class Lane(ABC):
         self._not_before = 0.0
         self._taken_up = False
         self._tidied: tuple[int | None, int, object] = (None, 0, None)
-        self._told_gone: dict[Shard, float] = {}
+        self._tried: dict[Shard, float] = {}
+        self._no_removal_before = 0.0
+        self._told_refusal_at = -REPEAT_PROBLEM_S
 
     def run(self, now: float) -> bool:
-        """Copy what is newest, tell it, tidy up; return whether a copy was made, so that there may be more to do."""
+        """Copy what is newest, tell it, tidy up; return whether there may be more to do at once."""
         if self.settled or now < self._not_before:
             return False
         try:
-            copied = self._run()
-            self.settled = self.record.released and not copied
-            return copied
+            more = self._run()
+            self.settled = self.record.released and not more
+            return more
         except ReliabilityError as error:
             self._trouble(error, now)
             self._not_before = now + self._wait_s
@@ -68,16 +73,25 @@ class Lane(ABC):
     def _run(self) -> bool:
         if not self._taken_up:
             self._take_up()
-        if self.floors.may_go is not None:
-            self._remove_named()  # first of all: a full tier takes no copy before what shall go is gone
-        copied = self._copy_newest()
+        self._told |= set(self._doomed())  # what shall go is not brought here once more
+        copied = self._copy_making_room()
+        more = self._remove_named()
         state = (self._floor(), len(self.record.starts), self.floors.may_go)
         if copied or state != self._tidied:
             self._tidy()
             self._tidied = state
         if not copied:
             self._wait_s, self._problem = FIRST_WAIT_S, ("", 0.0)
-        return copied
+        return copied or more
+
+    def _copy_making_room(self) -> bool:
+        """Copy the newest; where the tier takes nothing, what the server named goes first."""
+        try:
+            return self._copy_newest()
+        except TierError:
+            if not self._remove_named():
+                raise
+        return self._copy_making_room()
 
     def _take_up(self) -> None:
         """After a start: sweep what an earlier life left unfinished and tell all copies that are there."""
@@ -93,7 +107,7 @@ class Lane(ABC):
 
     def follow(self, record: JobRecord, safe: Floors) -> None:
         """Take over what the node now knows of the job."""
-        if record != self.record or safe.may_go != self.floors.may_go:
+        if record != self.record or safe != self.floors:
             self.record, self.settled = record, False
         self.floors = safe
 
@@ -198,8 +212,7 @@ class Lane(ABC):
         if error.code == code and now - since < REPEAT_PROBLEM_S:
             return
         waiting = max(self._shards_quietly(), default=None)
-        where = where_is(waiting) if waiting else {"snapshot_epoch": None, "step": None, "rank": None}
-        say("snapshot_problem", self.record.job, {**where, "tier": self.tier, **error.detail})
+        say("snapshot_problem", self.record.job, {**where_is(waiting), "tier": self.tier, **error.detail})
         self._problem = (error.code, now)
 
     def _floor(self) -> int | None:
@@ -225,20 +238,44 @@ class Lane(ABC):
         for shard in removable(found, starts=starts, keep=self.keep, floor=self._floor(), tier=self.tier):
             self.target.delete(self._key(self.target, shard))
 
-    def _remove_named(self) -> None:
+    def _remove_named(self) -> bool:
         """Remove what the server named, each record before its data, and tell it; what is gone already is told too.
 
-        Not at once again while it is named: an answer that crosses the report names it once more.
+        Not at once again while it is named: an answer that crosses the report names it once more. What the tier refuses
+        is told as a trouble and waits longest for its next turn. Returns whether something went: there may be more.
         """
-        now = steady()
-        doomed = named(self.floors, self.tier, epoch=self.record.epoch, now=now)
-        self._told_gone = {shard: at for shard, at in self._told_gone.items() if now - at < REPEAT_PROBLEM_S}
-        self._told |= set(doomed)  # what shall go is not brought here once more
-        for shard in doomed:
-            if shard not in self._told_gone:
-                self.target.delete(self.stored_as(shard))
-                say("snapshot_removed", self.record.job, {**where_is(shard), "tier": self.tier})
-                self._told_gone[shard] = now
+        began, went = steady(), False
+        doomed = self._doomed()
+        self._tried = {each: at for each, at in self._tried.items() if began - at < REPEAT_PROBLEM_S or each in doomed}
+        tried = self._tried
+        due = [shard for shard in doomed if shard not in tried or began - tried[shard] >= REPEAT_PROBLEM_S]
+        if began < self._no_removal_before:
+            return False
+        for shard in sorted(due, key=lambda shard: tried.get(shard, 0.0)):
+            tried[shard] = steady()
+            if not self._remove(shard):
+                break
+            went = True
+            if steady() - began >= REMOVE_S:
+                break
+        return went
+
+    def _doomed(self) -> dict[Shard, None]:
+        return dict.fromkeys(named(self.floors, self.tier, epoch=self.record.epoch, now=steady()))
+
+    def _remove(self, shard: Shard) -> bool:
+        try:
+            self.target.delete(self.stored_as(shard))
+        except TierError as error:
+            now = steady()
+            self._no_removal_before = now + LONGEST_WAIT_S
+            if now - self._told_refusal_at >= REPEAT_PROBLEM_S:
+                self._told_refusal_at = now
+                detail = {**error.detail, "message": f"A copy that shall go cannot be removed. {error.message}"}
+                say("snapshot_problem", self.record.job, {**where_is(None), "tier": self.tier, **detail})
+            return False
+        say("snapshot_removed", self.record.job, {**where_is(shard), "tier": self.tier})
+        return True
 
     def _shards(self, tier: TierStore) -> list[Shard]:
         return [shard for shard in map(shards.parse, tier.keys("")) if shard is not None]
@@ -273,8 +310,10 @@ def with_drain(record: dict[str, Any]) -> dict[str, Any]:
     return {**record, "drain_s": round(max(passed_s - float(stall_s), 0.0), 4)}
 
 
-def where_is(shard: Shard) -> dict[str, Any]:
-    """Return a shard as reports name it."""
+def where_is(shard: Shard | None) -> dict[str, Any]:
+    """Return a shard as reports name it, or that it is none."""
+    if shard is None:
+        return {"snapshot_epoch": None, "step": None, "rank": None}
     return {"snapshot_epoch": shard.epoch, "step": shard.step, "rank": shard.rank}
 
 

@@ -5,9 +5,10 @@ import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -25,7 +26,7 @@ from tests.agent.conftest import AgentProcess
 from tests.agent.ingest import Ingest, until
 from tests.agent.moverprocess import JOB, MoverProcess
 from tests.agent.shardfiles import commit
-from tests.stores.s3 import S3Server, slow
+from tests.stores.s3 import S3Server, Trouble, forbidden, slow
 
 
 @pytest.fixture(params=["ssd", "storage folder", "object store"])
@@ -59,6 +60,7 @@ def name(mover: MoverProcess, *steps: int, epoch: int = 1, floor: int = 40, rank
     """Have the server name copies to be removed, as the agent keeps it."""
     may_go = {tier(mover).value: [[1, step, rank] for step in steps]}
     floors.save(mover.jobs, JOB, Floors(epoch=epoch, ssd=floor, storage=floor, may_go=may_go, said_at=steady() - age_s))
+    mover.wake()
 
 
 def removed(mover: MoverProcess) -> list[int]:
@@ -91,6 +93,7 @@ def test_a_server_that_names_nothing_has_nothing_removed_however_much_there_is(m
     until(lambda: target(mover) == [10, 20, 30], 20)
     for step in range(40, 130, 10):
         commit(source(mover), Shard(1, step, 0), b"x")
+        mover.wake()
         until(lambda step=step: step in target(mover), 20)
     assert len(target(mover)) == 12
     assert removed(mover) == []
@@ -100,6 +103,7 @@ def test_what_was_named_a_while_ago_stays_for_the_server_may_have_taken_it_back(
     filled(mover)
     name(mover, 10, age_s=floors.FRESH_S + 1)
     commit(source(mover), Shard(1, 50, 0), b"x")
+    mover.wake()
     until(lambda: 50 in target(mover), 20)
     assert removed(mover) == []
     assert 10 in target(mover)
@@ -139,6 +143,7 @@ def test_what_was_removed_here_is_not_brought_here_again_though_the_tier_before_
     until(lambda: removed(mover) == [10], 20)
     name(mover)
     commit(source(mover), Shard(1, 50, 0), b"x")
+    mover.wake()
     until(lambda: target(mover) == [20, 30, 40, 50], 20)
     assert 10 not in mover.steps()[3:], "told after the start, and then no more"
 
@@ -206,6 +211,37 @@ def test_a_full_tier_is_emptied_of_what_is_named_before_anything_is_copied_there
         name(mover, 10)
         until(lambda: target(mover) == [20], 30)
         assert removed(mover) == [10]
+    finally:
+        mover.kill()
+
+
+def _no_deletes(environ: Mapping[str, Any]) -> tuple[str, bytes] | None:
+    deletes = environ["REQUEST_METHOD"] == "DELETE" or "delete" in environ.get("QUERY_STRING", "")
+    return forbidden(environ) if deletes else None
+
+
+@pytest.mark.parametrize("trouble", [_no_deletes, slow(0.1)], ids=["deletes are refused", "all is slow"])
+def test_a_store_that_removes_nothing_or_slowly_still_gets_every_newest_snapshot_first(
+    tmp_path: Path, s3: S3Server, s3_url: str, trouble: Trouble
+) -> None:
+    mover = MoverProcess(tmp_path, "storage_mover")
+    mover.record.storage_dir = s3_url
+    mover.save()
+    filled(mover)
+    try:
+        with s3.troubled(trouble):
+            name(mover, *range(10, 40, 10), *range(1000, 1200), floor=40)
+            commit(source(mover), Shard(1, 50, 0), b"x")
+            mover.wake()
+            until(lambda: 50 in mover.steps(), 10)
+            commit(source(mover), Shard(1, 60, 0), b"x")
+            mover.wake()
+            until(lambda: 60 in mover.steps(), 10)
+            told = until(lambda: mover.problems() or removed(mover), 10)
+        assert told[0] in removed(mover) or told[0]["message"].startswith("A copy that shall go cannot be removed.")
+        assert len(mover.problems()) <= 1, "said once, not once for each"
+        assert {problem["step"] for problem in mover.problems()} <= {None}, "no copy is the worse for it"
+        assert {50, 60} <= set(target(mover))
     finally:
         mover.kill()
 
