@@ -139,10 +139,23 @@ class Hands:
 
         def restore(part: LocalJob) -> list[dict[str, Any]]:
             part.stop(order.epoch, grace_s=0.0)
-            if program is not None:
-                for problem in part.programs.claim(program):
-                    part.report("snapshot_problem", problem)
-            ranks = restoring.restore(
+            return self._bring(order, part, wanted, program)
+
+        return {"ranks": self._in_part(order, restore), "seconds": _since(began)}
+
+    def _bring(
+        self, order: Order, part: LocalJob, wanted: list[payloads.RankRestore], program: payloads.ProgramRestore | None
+    ) -> list[dict[str, Any]]:
+        """Bring the shards; tell which copies were corrupt, and then which lie here now with their digest compared.
+
+        That also when not all could be brought, and in this order: what was corrupt may have made way for what is not.
+        """
+        if program is not None:
+            for problem in part.programs.claim(program):
+                part.report("snapshot_problem", problem)
+        told: list[dict[str, Any]] = []
+        try:
+            told = restoring.restore(
                 part.folder.memory if program is None else part.programs.tier,
                 wanted,
                 node=self._node,
@@ -150,19 +163,17 @@ class Hands:
                 epoch=order.epoch,
                 limit_s=self._limit_s(order),
             )
-            if program is not None:
-                for copy in part.programs.bring(program):
-                    part.report("snapshot_copy", copy)
-            part.look()
-            return ranks
-
-        try:
-            ranks = self._in_part(order, restore)
         except OrderFailed as error:
-            self._name_corrupt(order, error.result["ranks"])
+            told = error.result["ranks"]
             raise
-        self._name_corrupt(order, ranks)
-        return {"ranks": ranks, "seconds": _since(began)}
+        finally:
+            self._name_corrupt(order, told)
+            brought = {each["rank"] for each in told if each["tier"]}
+            part.look([each.shard.flat_key for each in wanted if program is None and each.shard.rank in brought])
+        if program is not None:
+            for copy in part.programs.bring(program):
+                part.report("snapshot_copy", copy)
+        return told
 
     def _in_part(self, order: Order, do: Callable[[LocalJob], T]) -> T:
         """Do something in this node's part; in a new one when an older attempt's release removed it meanwhile."""

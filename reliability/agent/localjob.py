@@ -8,7 +8,7 @@ launcher and ranks have put down and reports what is new; what it shares with th
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -91,12 +91,12 @@ class LocalJob:
         """Keep the record on disk."""
         jobrecord.save(self._jobs_dir, self.record)
 
-    def look(self) -> None:
-        """Read what is new in the job's folder and report it."""
+    def look(self, restored: Collection[str] = ()) -> None:
+        """Read what is new in the job's folder and report it; also the shards, by key, that a restore just brought."""
         with self.lock:
             if self.closed:
                 return
-            if self.files.look():
+            if self.files.look(restored):
                 self.save()
         self._changes.tell()
 

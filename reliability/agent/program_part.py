@@ -71,7 +71,13 @@ class ProgramPart:
 
     def _report_of(self, shard: Shard) -> dict[str, Any]:
         record = self.tier.record(shard.flat_key)
-        copy = {"tier": Tier.SSD, "path": self.tier.place(shard.flat_key), "stall_s": None, "drain_s": None}
+        copy = {
+            "tier": Tier.SSD,
+            "path": self.tier.place(shard.flat_key),
+            "stall_s": None,
+            "drain_s": None,
+            "restored": True,
+        }
         return {**where_is(shard), **copy, "size_bytes": record["size_bytes"], "digest": record["digest"]}
 
     def drain(self, record: JobRecord, nudge: Callable[[], None], limit_s: float) -> bool:
@@ -105,6 +111,7 @@ class ProgramPart:
 
 
 def environment(inside: str, place: str, attempt: Attempt, marker: str) -> dict[str, str]:
+    """Return the environment of a rank: where it writes its steps, below `inside`, and what it begins from."""
     found = {"STEPKEEPER_SNAPSHOT_DIR": f"{inside}/{place}", "STEPKEEPER_SNAPSHOT_MARKER": marker}
     if attempt.step is not None:
         found["STEPKEEPER_RESTORE_DIR"] = f"{inside}/{place}/{attempt.restored[place]}"

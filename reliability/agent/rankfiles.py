@@ -6,7 +6,7 @@ in between makes it twice, which the server can take, and never not at all.
 
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +47,13 @@ class RankFiles:
         self.stepped = False
         self.last_step_at = steady()
 
-    def look(self) -> bool:
-        """Report what is new; return whether the record changed and has to be kept."""
+    def look(self, restored: Collection[str] = ()) -> bool:
+        """Report what is new; return whether the record changed and has to be kept.
+
+        `restored`: keys of shards whose digest a restore compared just now. They are told anew, and that they were.
+        """
         self._seal_what_is_left()
-        self._look_at_commits()  # before the ends: whoever hears of an end asks what can be restored
+        self._look_at_commits(restored)  # before the ends: whoever hears of an end asks what can be restored
         if self._record.training:
             for rank in self._record.ranks:
                 self._look_at_progress(rank)
@@ -137,20 +140,21 @@ class RankFiles:
             return
         sealing.seal_all(self._folder.memory.root, job=self._record.job)
 
-    def _look_at_commits(self) -> None:
+    def _look_at_commits(self, restored: Collection[str]) -> None:
         """Report new commit records of the memory tier; forget those that the trainer has removed."""
         try:
             present = set(self._folder.memory.keys(""))
         except TierError:
             return
-        named = {key: shard for key in present - self._commits if (shard := shards.parse(key)) is not None}
+        wanted = (present - self._commits) | (present & set(restored))
+        named = {key: shard for key in wanted if (shard := shards.parse(key)) is not None}
         for key, shard in sorted(named.items(), key=lambda item: item[1]):
-            if self._tell_commit(key, shard):
+            if self._tell_commit(key, shard, restored=key in restored):
                 self._commits.add(key)
         self._commits &= present
         heads.sweep(self._folder.memory.root)
 
-    def _tell_commit(self, key: str, shard: Shard) -> bool:
+    def _tell_commit(self, key: str, shard: Shard, *, restored: bool) -> bool:
         """Report one shard, or what is wrong with it; return whether that settles it."""
         where = {"snapshot_epoch": shard.epoch, "step": shard.step, "rank": shard.rank, "tier": "memory"}
         path = self._folder.memory.data_path(key)
@@ -166,6 +170,8 @@ class RankFiles:
             return False
         copy = {"path": str(path), "size_bytes": record["size_bytes"], "digest": record["digest"]}
         parts = self._parts(path, record, where)
+        if restored:
+            copy["restored"] = True
         self._report("snapshot_copy", {**where, **copy, "stall_s": record.get("stall_s"), "drain_s": None, **parts})
         heads.forget(path)
         return True

@@ -184,6 +184,7 @@ BODIES: Mapping[str, Reader] = {
             "stall_s": (_seconds, False),
             "drain_s": (_seconds, False),
             "superseded": _optional(f.integer(), 0),
+            "restored": _optional(f.boolean, False),
             "parts": _optional(_PARTS),
             "head": _optional(f.text(most=MOST_HEAD)),
         }

@@ -223,7 +223,7 @@ def _mark(job: Job, order: OrderRecord, snapshot: SnapshotId, problems: Iterable
             own.append(problem)
         else:
             marked += _mark_lent(job, order, snapshot, problem)
-    return marked + snapshots.mark_bad(job, snapshot, own, node=order.node)
+    return marked + snapshots.mark_bad(job, snapshot, own, node=order.node, before=order.created_at)
 
 
 def _mark_lent(job: Job, order: OrderRecord, snapshot: SnapshotId, problem: Mapping[str, Any]) -> int:

@@ -1,6 +1,7 @@
 """Keeps what happened to copies after their commit, and what was found out about them.
 
-Every move is a compare-and-set on the copy's state, with the event row and the new counts in the same transaction.
+Every move is a compare-and-set on the copy's state under its snapshot's lock, with the event row and the new counts in
+the same transaction: what is told as moved is what was moved.
 """
 
 from collections.abc import Iterable, Mapping
@@ -40,7 +41,8 @@ class Move:
 def move(copies: QuerySet[SnapshotCopy], how: Move) -> int:
     """Move those of the copies that are in the state `how.source`, and keep it; returns how many were moved."""
     with transaction.atomic():
-        rows = copies.filter(state=how.source)
+        rows = copies.filter(state=how.source).order_by()
+        snapshot_tally.lock(rows.values_list("snapshot_id", flat=True).distinct())
         found = list(rows.values_list("pk", "snapshot_id", "tier", "node_id", "rank"))
         if not found:
             return 0
@@ -90,6 +92,7 @@ def _mark(
         **{f"{field}__isnull": True},
     )
     with transaction.atomic():
+        snapshot_tally.lock(copies.order_by().values_list("snapshot_id", flat=True).distinct())
         found = list(copies.values_list("pk", "snapshot_id", "tier", "node_id", "rank"))
         if not found:
             return 0

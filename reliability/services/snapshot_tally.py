@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
 from reliability.domain import ledger
 from reliability.domain.ledger import CopyFacts, Standing, Tally, TierTally
@@ -27,16 +27,30 @@ _COUNTED = (
 )  # fmt: skip
 _GONE = ("corrupt", "lost", "removed")
 """Counts, and standings of the same names."""
+UNFINISHED = (Standing.ABSENT, Standing.WRITING)
+"""Standings that a later snapshot, once it is complete there, turns into superseded."""
 _REPLACED = ("state", *_COUNTED)
+
+
+def lock(snapshots: Iterable[int]) -> None:
+    """Lock these snapshots (primary keys) until the transaction ends: whoever changes copies, before it reads them.
+
+    All that one transaction will need in one call: the order is always the same, so that no two wait for each other.
+    """
+    for chunk in _chunks(sorted(set(snapshots))):
+        list(_locked(chunk).values_list("pk", flat=True))
 
 
 def recount(snapshots: Iterable[int]) -> None:
     """Count the copies of these snapshots (primary keys) anew, each snapshot under its lock."""
     for chunk in _chunks(sorted(set(snapshots))):
         with transaction.atomic():
-            locked = Snapshot.objects.select_for_update(of=("self",), no_key=True).select_related("job")
-            rows = list(locked.filter(pk__in=chunk).order_by("pk"))
+            rows = list(_locked(chunk).select_related("job"))
             _write(rows, _facts(rows))
+
+
+def _locked(keys: Iterable[int]) -> QuerySet[Snapshot]:
+    return Snapshot.objects.select_for_update(of=("self",), no_key=True).filter(pk__in=keys).order_by("pk")
 
 
 def recount_all() -> int:
@@ -96,6 +110,7 @@ def _write(rows: Sequence[Snapshot], facts: dict[int, list[CopyFacts]]) -> None:
             SnapshotTier.objects.filter(pk=line.pk).update(**{name: getattr(line, name) for name in _REPLACED})
     else:
         SnapshotTier.objects.bulk_update(changed, _REPLACED)
+    _look_again([line.pk for line in (*fresh, *changed) if line.state in UNFINISHED])
     for line in (*fresh, *changed):
         if line.ranks >= line.snapshot.job.world_size:
             _overtake(line)
@@ -134,7 +149,20 @@ def _overtaken(line: SnapshotTier, counted: TierTally, ranks: int) -> bool:
 def _overtake(line: SnapshotTier) -> None:
     """Every earlier snapshot that is not complete on this tier, and of which nothing was lost, was passed over."""
     earlier = Q(epoch=line.epoch, step__lt=line.step) | Q(epoch__lt=line.epoch)
-    unfinished = SnapshotTier.objects.filter(
-        earlier, job=line.job_id, tier=line.tier, state__in=(Standing.ABSENT, Standing.WRITING)
-    )
+    unfinished = SnapshotTier.objects.filter(earlier, job=line.job_id, tier=line.tier, state__in=UNFINISHED)
     unfinished.update(state=Standing.SUPERSEDED)
+
+
+def _look_again(lines: Sequence[int]) -> None:
+    """Lines just written as unfinished may have been overtaken since `_overtaken` looked.
+
+    Whoever completes a later snapshot changes these lines without their snapshots' locks. The write waited for one who
+    did so first, and it is seen now; one who does so later waits for this write, and finds the line unfinished.
+    """
+    if not lines:
+        return
+    later = Q(epoch=OuterRef("epoch"), step__gt=OuterRef("step")) | Q(epoch__gt=OuterRef("epoch"))
+    whole = SnapshotTier.objects.filter(later, job=OuterRef("job"), tier=OuterRef("tier"))
+    whole = whole.filter(ranks__gte=F("job__nodes") * F("job__ranks_per_node"))
+    overtaken = SnapshotTier.objects.filter(Exists(whole), pk__in=lines, state__in=UNFINISHED)
+    overtaken.update(state=Standing.SUPERSEDED)

@@ -9,7 +9,7 @@ from django.db.models import Q, QuerySet
 
 from reliability.domain.ledger import NEWEST_SLOTS, Standing
 from reliability.domain.orders import OrderKind
-from reliability.domain.snapshots import CopyState, SnapshotId, Tier, in_lineage, lineage_ceilings
+from reliability.domain.snapshots import CopyState, SnapshotId, Tier, in_lineage
 from reliability.errors import InvalidInput
 from reliability.models import Job, Node, OrderRecord, Rank, Snapshot, SnapshotCopy, TrialRestore
 from reliability.selectors import core
@@ -33,6 +33,8 @@ NO_FAULT_OF_THE_COPY = frozenset({"tier_unreachable", "tier_full", "tier_conflic
 def record_copy(job: Job, node: Node, body: Mapping[str, Any], *, at: datetime) -> SnapshotCopy:
     """Keep a committed shard. A repeat for the same place replaces size, path and digest.
 
+    What was found out about a copy stands until another is told of, or a restore says that it brought this one
+    (`restored`): movers tell anew after each start what records alone say, and that proves nothing.
     Raises InvalidInput when the rank is not of this job or does not run on the node that reports.
     """
     rank = body["rank"]
@@ -44,21 +46,30 @@ def record_copy(job: Job, node: Node, body: Mapping[str, Any], *, at: datetime) 
     tier = Tier(body["tier"])
     if tier is Tier.STORAGE:
         _check_address(job, str(body["path"]))
-    place = {"snapshot": snapshot, "rank": rank, "tier": tier, "node": None if tier is Tier.STORAGE else node}
-    copy = SnapshotCopy.objects.filter(**place).first() or SnapshotCopy(**place)
-    brought_back = snapshot.epoch < job.epoch and tier is not Tier.STORAGE
-    if copy.state == CopyState.CORRUPT and copy.digest == body["digest"] and not brought_back:
-        return copy  # the same message again: what was found out since stands
     with transaction.atomic():
-        _commit(copy, body, at=at, costs=not brought_back)
-        if not brought_back:
+        gone = _written_over(job, node, snapshot, rank) if tier is Tier.MEMORY else []
+        snapshot_tally.lock([snapshot.pk, *(key for _, key in gone)])
+        copy = _copy_at(snapshot, rank, tier, node)
+        if copy.state == CopyState.CORRUPT and copy.digest == body["digest"] and not body.get("restored"):
+            return copy  # the same message again, or one from a record alone: what was found out since stands
+        news = _commit(job, copy, body, at=at)
+        if news and not body.get("restored"):
             _read_by_movers(copy, node, at=at)
-        gone = _written_over(job, copy, at=at) if tier is Tier.MEMORY else []
-        snapshot_tally.recount([snapshot.pk, *gone])
+        snapshot_tally.recount([snapshot.pk])
+        if gone:
+            used_again = SnapshotCopy.objects.filter(pk__in=[key for key, _ in gone])
+            sentence = "Its slot in memory was used again."
+            snapshot_events.move(used_again, Move(target=CopyState.DELETED, at=at, sentence=sentence))
         if tier is Tier.STORAGE:
             raise_storage_step(job, snapshot)
     dispatch.changed(f"job:{job.pk}", "overview")
     return copy
+
+
+def _copy_at(snapshot: Snapshot, rank: int, tier: Tier, node: Node) -> SnapshotCopy:
+    """Return the copy at a place, or one that is not kept yet. Whoever asks holds the snapshot's lock."""
+    place = {"snapshot": snapshot, "rank": rank, "tier": tier, "node": None if tier is Tier.STORAGE else node}
+    return SnapshotCopy.objects.filter(**place).first() or SnapshotCopy(**place)
 
 
 def _may_report(job: Job, node: Node, body: Mapping[str, Any]) -> bool:
@@ -69,20 +80,25 @@ def _may_report(job: Job, node: Node, body: Mapping[str, Any]) -> bool:
     return bool(owner == node.pk)
 
 
-def _commit(copy: SnapshotCopy, body: Mapping[str, Any], *, at: datetime, costs: bool) -> None:
-    """Write the copy as it was reported. A restore verifies and writes: neither is what a save costs."""
-    if copy.digest != body["digest"] or copy.state != CopyState.COMMITTED:
+def _commit(job: Job, copy: SnapshotCopy, body: Mapping[str, Any], *, at: datetime) -> bool:
+    """Write the copy as it was reported; returns whether it is another than was known.
+
+    A restore verifies and writes, and what is copied on afterwards took its time then: neither is what a save costs.
+    """
+    news = copy.digest != body["digest"] or copy.state != CopyState.COMMITTED or copy.pk is None
+    if news:
         copy.verified_at = copy.trial_restored_at = None
-    again = copy.pk is not None and copy.state != CopyState.COMMITTED
+        copy.changed_at = at if copy.pk is not None and copy.state != CopyState.COMMITTED else copy.changed_at
     copy.path, copy.size_bytes, copy.digest = body["path"], body["size_bytes"], body["digest"]
-    copy.state, copy.committed_at, copy.problem = CopyState.COMMITTED, at, ""
-    if costs:
+    copy.state, copy.problem = CopyState.COMMITTED, ""
+    copy.committed_at = at if news or body.get("restored") else copy.committed_at
+    if body.get("restored"):
+        copy.verified_at = at  # a restore brought it here and compared its digest
+    elif copy.tier == Tier.STORAGE or copy.snapshot.epoch == job.epoch:
         copy.stall_s, copy.drain_s = body["stall_s"], body["drain_s"]
         copy.superseded = min(body.get("superseded") or 0, 2**31 - 1)
-    else:
-        copy.verified_at = at  # a restore brought it here and compared its digest
-    copy.changed_at = at if again else copy.changed_at
     copy.save()
+    return news
 
 
 def _read_by_movers(copy: SnapshotCopy, node: Node, *, at: datetime) -> None:
@@ -103,30 +119,28 @@ def _read_by_movers(copy: SnapshotCopy, node: Node, *, at: datetime) -> None:
         SnapshotCopy.objects.filter(pk=copy.pk, verified_at=None).update(verified_at=at)
 
 
-def _written_over(job: Job, copy: SnapshotCopy, *, at: datetime) -> list[int]:
-    """Note which of the rank's older shards in this node's memory cannot be there any more.
+def _written_over(job: Job, node: Node, written: Snapshot, rank: int) -> list[tuple[int, int]]:
+    """Return which of the rank's older shards in a node's memory cannot be there any more, once `written` is there.
 
     A rank has NEWEST_SLOTS slots at most, and the newest of the line that goes on stays until a newer one is whole;
-    so a shard is gone once so many newer ones of that line are. Returns the snapshots concerned.
+    so a shard is gone once so many newer ones of that line are. Returns (copy, snapshot), primary keys.
     """
-    same = SnapshotCopy.objects.filter(node=copy.node_id, tier=Tier.MEMORY, rank=copy.rank, state=CopyState.COMMITTED)
-    rows = list(
+    same = SnapshotCopy.objects.filter(node=node, tier=Tier.MEMORY, rank=rank, state=CopyState.COMMITTED)
+    rows = set(
         same.filter(snapshot__job=job)
+        .exclude(snapshot=written)
         .order_by("-pk")
         .values_list("snapshot__epoch", "snapshot__step", "pk", "snapshot_id")[:LOOKS_BACK]
     )
-    if len(rows) <= NEWEST_SLOTS:
+    if len(rows) < NEWEST_SLOTS:
         return []
-    ceilings = lineage_ceilings(core.epoch_starts(job))
+    ceilings = core.ceilings(job)
     gone, newer = [], 0
-    for epoch, step, pk, snapshot in sorted(rows, reverse=True):
-        if newer >= NEWEST_SLOTS:
-            gone.append((pk, snapshot))
+    for epoch, step, key, snapshot in sorted([*rows, (written.epoch, written.step, 0, written.pk)], reverse=True):
+        if newer >= NEWEST_SLOTS and snapshot != written.pk:
+            gone.append((key, snapshot))
         newer += in_lineage(SnapshotId(epoch, step), ceilings)
-    SnapshotCopy.objects.filter(pk__in=[pk for pk, _ in gone]).update(
-        state=CopyState.DELETED, changed_at=at, problem="Its slot in memory was used again."
-    )
-    return [snapshot for _, snapshot in gone]
+    return gone
 
 
 def _check_address(job: Job, path: str) -> None:
@@ -165,9 +179,18 @@ def lower_storage_step(job: Job, step: int | None) -> None:
     Job.objects.filter(newer, pk=job.pk).update(storage_step=step)
 
 
-def mark_bad(job: Job, snapshot: SnapshotId, problems: Iterable[Mapping[str, Any]], *, node: Node) -> int:
+def mark_bad(
+    job: Job,
+    snapshot: SnapshotId,
+    problems: Iterable[Mapping[str, Any]],
+    *,
+    node: Node,
+    before: datetime | None = None,
+) -> int:
     """Mark copies that a node could not use; each problem is {rank, tier, code}. Returns how many were marked.
 
+    `before`: of the node's own copies only those that were committed before then, as what an order found in a place is
+    not what it brought there in the end.
     Of shared storage only a node is believed that has a part in the job or was told to restore, or to try, from there.
     """
     marked, believed, at = 0, _may_judge_storage(job, node), clock.now()
@@ -178,12 +201,17 @@ def mark_bad(job: Job, snapshot: SnapshotId, problems: Iterable[Mapping[str, Any
                 continue
             target = STATE_OF_PROBLEM.get(code, CopyState.LOST)
             copies = _copies_of(job, snapshot).filter(rank=problem["rank"], tier=tier)
-            copies = copies if tier == Tier.STORAGE else copies.filter(node=node)
+            copies = copies if tier == Tier.STORAGE else _own(copies, node, before)
             sentence = f"{node.name} could not use it: {snapshot_events.told(problem)}"
             marked += snapshot_events.move(copies, Move(target=target, at=at, sentence=sentence))
         if marked:
             _recompute_storage_step(job)
     return marked
+
+
+def _own(copies: QuerySet[SnapshotCopy], node: Node, before: datetime | None) -> QuerySet[SnapshotCopy]:
+    copies = copies.filter(node=node)
+    return copies if before is None else copies.filter(committed_at__lte=before)
 
 
 def mark_read(job: Job, snapshot: SnapshotId, read: Iterable[tuple[int, str]], *, node: Node) -> int:
