@@ -42,6 +42,9 @@ MEANING: Mapping[Standing, str] = {
 }
 """A sentence for people, for each standing."""
 
+GONE = (Standing.ABSENT, Standing.REMOVED, Standing.LOST, Standing.CORRUPT, Standing.SUPERSEDED)
+"""Standings of what cannot be read whole, nor is being written: it is the same on an abandoned line."""
+
 NEWEST_SLOTS = 3
 """A rank has at most so many slots in memory (docs/adr/0014-slots.md): what is older was written over."""
 
@@ -162,8 +165,7 @@ def _whole(found: TierTally, ranks: int) -> Standing:
 
 def seen(stored: Standing, *, in_line: bool) -> Standing:
     """Return the standing that people see: what lies beside the line that goes on is abandoned, unless it is gone."""
-    gone = (Standing.ABSENT, Standing.REMOVED, Standing.LOST, Standing.CORRUPT, Standing.SUPERSEDED)
-    return stored if in_line or stored in gone else Standing.ABANDONED
+    return stored if in_line or stored in GONE else Standing.ABANDONED
 
 
 def of_copy(state: str, *, verified: bool, trial_restored: bool, in_line: bool) -> Standing:

@@ -1,6 +1,7 @@
 """What do decisions read: holds, free nodes, candidates, the snapshot ledger, stage times?"""
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -101,27 +102,41 @@ def waiting_failovers() -> QuerySet[Failover]:
 
 def epoch_starts(job: Job, *, before: int | None = None) -> list[EpochStart]:
     """Return how each epoch of the job began, optionally only those below `before`."""
-    rows = Epoch.objects.filter(job=job)
-    if before is not None:
-        rows = rows.filter(number__lt=before)
-    return [
-        EpochStart(
-            epoch=row.number,
-            restored=None
-            if row.restored_epoch is None or row.restored_step is None
-            else SnapshotId(row.restored_epoch, row.restored_step),
-        )
-        for row in rows
-    ]
+    return starts_of([job.pk], before=before).get(job.pk, [])
+
+
+def starts_of(jobs: Iterable[int], *, before: int | None = None) -> dict[int, list[EpochStart]]:
+    """Return how each epoch of these jobs (primary keys) began, oldest first. One query."""
+    rows = Epoch.objects.filter(job__in=list(jobs)).order_by("number")
+    rows = rows if before is None else rows.filter(number__lt=before)
+    found: dict[int, list[EpochStart]] = defaultdict(list)
+    for job, number, epoch, step in rows.values_list("job_id", "number", "restored_epoch", "restored_step"):
+        restored = None if epoch is None or step is None else SnapshotId(epoch, step)
+        found[job].append(EpochStart(epoch=number, restored=restored))
+    return dict(found)
+
+
+def ceilings(job: Job, *, before: int | None = None) -> dict[int, int | None]:
+    """Return the ceilings of the line of history that goes on (or of the one before an epoch)."""
+    return lineage_ceilings(epoch_starts(job, before=before))
+
+
+def ceilings_of(jobs: Iterable[int]) -> dict[int, dict[int, int | None]]:
+    """Return the ceilings of the lines of these jobs (primary keys); a job that never began has none. One query."""
+    return {job: lineage_ceilings(starts) for job, starts in starts_of(jobs).items()}
+
+
+def is_in(line: Mapping[int, int | None]) -> Q:
+    """Return the condition for what has `epoch` and `step` to be of a line with these ceilings."""
+    found = Q(pk__in=[])
+    for epoch, highest in line.items():
+        found |= Q(epoch=epoch) if highest is None else Q(epoch=epoch, step__lte=highest)
+    return found
 
 
 def in_line(job: Job, *, before: int | None = None) -> Q:
     """Return the condition for snapshots of the line of history that goes on (or of the one before an epoch)."""
-    ceilings = lineage_ceilings(epoch_starts(job, before=before))
-    line = Q(pk__in=[])
-    for epoch, highest in ceilings.items():
-        line |= Q(epoch=epoch) if highest is None else Q(epoch=epoch, step__lte=highest)
-    return line
+    return is_in(ceilings(job, before=before))
 
 
 NEWEST_COMPLETE = 50

@@ -14,8 +14,9 @@ from django.db.models import Q
 from reliability.domain.health import NodeHealth
 from reliability.domain.parts import LENDING_TIERS, ShardParts
 from reliability.domain.risk import Readable
-from reliability.domain.snapshots import CopyState, EpochStart, SnapshotId, Tier, lineage_ceilings
+from reliability.domain.snapshots import CopyState, SnapshotId, Tier
 from reliability.models import Epoch, Job, ShardPart, Slot, Snapshot, SnapshotCopy, SnapshotTier
+from reliability.selectors import core
 
 NEWEST = 6
 PARTLY_STORED = 4
@@ -32,23 +33,8 @@ class Coverage:
     began_at: datetime | None = None
 
 
-@dataclass(frozen=True)
-class _Line:
-    """Which snapshots of a job belong to the history that goes on, and since when it trains."""
-
-    ceilings: Mapping[int, int | None]
-    began_at: datetime | None
-
-    @property
-    def where(self) -> Q:
-        line = Q(pk__in=[])
-        for epoch, highest in self.ceilings.items():
-            line |= Q(epoch=epoch) if highest is None else Q(epoch=epoch, step__lte=highest)
-        return line
-
-
 def coverages(jobs: Sequence[Job], slots: Mapping[int, Iterable[Slot]]) -> dict[int, Coverage]:
-    """Return for each job, by primary key, what is covered. Four queries for up to JOBS_AT_ONCE jobs."""
+    """Return for each job, by primary key, what is covered. Five queries for up to JOBS_AT_ONCE jobs."""
     found = {job.pk: Coverage() for job in jobs}
     for start in range(0, len(jobs), JOBS_AT_ONCE):
         _fill(found, jobs[start : start + JOBS_AT_ONCE], slots)
@@ -56,12 +42,13 @@ def coverages(jobs: Sequence[Job], slots: Mapping[int, Iterable[Slot]]) -> dict[
 
 
 def _fill(found: Mapping[int, Coverage], jobs: Sequence[Job], slots: Mapping[int, Iterable[Slot]]) -> None:
-    lines = _lines([job.pk for job in jobs])
+    keys = [job.pk for job in jobs]
+    lines, began = core.ceilings_of(keys), _began(keys)
     wanted = Q(pk__in=[])
     for job in jobs:
-        found[job.pk].began_at = lines[job.pk].began_at if job.pk in lines else None
+        found[job.pk].began_at = began.get(job.pk)
         if job.pk in lines:
-            wanted |= _wanted(job, lines[job.pk].where)
+            wanted |= _wanted(job, core.is_in(lines[job.pk]))
     rows = Snapshot.objects.filter(wanted, distrusted=False).order_by()
     where: dict[int, tuple[int, SnapshotId]] = {}
     for key, job_id, epoch, step, taken_at in rows.values_list("pk", "job_id", "epoch", "step", "created_at"):
@@ -134,14 +121,7 @@ def _add_lent(
 _PART = ("rank", "digest", "size_bytes", "shared_at", "shared_bytes", "shared_digest", "sharded_bytes", "group")
 
 
-def _lines(jobs: Iterable[int]) -> dict[int, _Line]:
-    starts: dict[int, list[EpochStart]] = defaultdict(list)
-    began: dict[int, tuple[int, datetime]] = {}
-    rows = Epoch.objects.filter(job__in=jobs).order_by()
-    for job, number, epoch, step, started, running in rows.values_list(
-        "job_id", "number", "restored_epoch", "restored_step", "started_at", "running_at"
-    ):
-        restored = SnapshotId(epoch, step) if epoch is not None and step is not None else None
-        starts[job].append(EpochStart(epoch=number, restored=restored))
-        began[job] = max(began.get(job, (-1, started)), (number, running or started))
-    return {job: _Line(lineage_ceilings(items), began[job][1]) for job, items in starts.items()}
+def _began(jobs: Iterable[int]) -> dict[int, datetime]:
+    """Return since when the newest attempt of each job trains, or was begun."""
+    rows = Epoch.objects.filter(job__in=jobs).order_by("number")
+    return {job: running or started for job, started, running in rows.values_list("job_id", "started_at", "running_at")}

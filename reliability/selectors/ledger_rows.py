@@ -12,12 +12,12 @@ from django.db.models import Exists, OuterRef, Q, QuerySet, Sum
 
 from reliability.domain import ledger
 from reliability.domain.ledger import Standing
-from reliability.domain.snapshots import EpochStart, SnapshotId, Tier, in_lineage, lineage_ceilings
+from reliability.domain.snapshots import SnapshotId, Tier, in_lineage
 from reliability.errors import InvalidInput
 from reliability.models import Epoch, Job, Snapshot, SnapshotTier
+from reliability.selectors import core
 
 MOST_JOBS = 300
-GONE = (Standing.ABSENT, Standing.REMOVED, Standing.LOST, Standing.CORRUPT, Standing.SUPERSEDED)
 
 SELDOM = tuple(tier for tier in Tier if tier not in (Tier.MEMORY, Tier.SSD, Tier.STORAGE))
 """Tiers that lists show only where a job uses them."""
@@ -73,23 +73,13 @@ class LedgerRow:
         return self.snapshot.held >= self.world_size
 
 
-def lines_of(jobs: Iterable[int]) -> dict[int, dict[int, int | None]]:
-    """Return for each job the ceilings of the line of history that goes on. One query."""
-    starts: dict[int, list[EpochStart]] = defaultdict(list)
-    rows = Epoch.objects.filter(job__in=list(jobs)).order_by()
-    for job, number, epoch, step in rows.values_list("job_id", "number", "restored_epoch", "restored_step"):
-        restored = SnapshotId(epoch, step) if epoch is not None and step is not None else None
-        starts[job].append(EpochStart(epoch=number, restored=restored))
-    return {job: lineage_ceilings(items) for job, items in starts.items()}
-
-
 def ledger_rows(snapshots: Iterable[Snapshot]) -> list[LedgerRow]:
     """Return the lines of these snapshots, whose jobs are fetched, in their order. Two queries."""
     listed = list(snapshots)
     counted: dict[int, dict[str, SnapshotTier]] = defaultdict(dict)
     for row in SnapshotTier.objects.filter(snapshot__in=[each.pk for each in listed]):
         counted[row.snapshot_id][row.tier] = row
-    ceilings = lines_of({each.job_id for each in listed})
+    ceilings = core.ceilings_of({each.job_id for each in listed})
     used = {tier for rows in counted.values() for tier, row in rows.items() if row.ever}
     tiers = [tier for tier in Tier if tier not in SELDOM or tier.value in used]
     return [_row(each, counted[each.pk], ceilings.get(each.job_id, {}), tiers) for each in listed]
@@ -110,7 +100,7 @@ def _row(
 
 def is_current(snapshot: Snapshot) -> bool:
     """Return whether the history that goes on contains this snapshot."""
-    ceilings = lines_of([snapshot.job_id]).get(snapshot.job_id, {})
+    ceilings = core.ceilings_of([snapshot.job_id]).get(snapshot.job_id, {})
     return in_lineage(SnapshotId(snapshot.epoch, snapshot.step), ceilings)
 
 
@@ -162,14 +152,14 @@ def standing_so(
         return rows.filter(Exists(on_tier.filter(ranks__gt=0)))
     beside = _beside_their_line(jobs)
     plain = [state for state in states if state != Standing.ABANDONED]
-    gone = [state for state in plain if state in GONE]
-    there = [state for state in plain if state not in GONE]
+    gone = [state for state in plain if state in ledger.GONE]
+    there = [state for state in plain if state not in ledger.GONE]
     unused = Q(state=Standing.ABSENT, tier__in=SELDOM) if not tiers else Q(pk__in=[])
     fits = Q(Exists(on_tier.filter(state__in=gone).exclude(unused))) if gone else Q(pk__in=[])
     if there:
         fits |= Q(Exists(on_tier.filter(state__in=there))) & ~beside
     if Standing.ABANDONED in states:
-        fits |= Q(Exists(on_tier.exclude(state__in=GONE))) & beside
+        fits |= Q(Exists(on_tier.exclude(state__in=ledger.GONE))) & beside
     return rows.filter(fits)
 
 
@@ -182,9 +172,6 @@ def _beside_their_line(jobs: Sequence[int] | None) -> Q:
             "job", "is missing", hint=f"Name a job: more than {MOST_JOBS} have a history to look through."
         )
     beside = Q(pk__in=[])
-    for job, ceilings in lines_of(keys).items():
-        line = Q(pk__in=[])
-        for epoch, highest in ceilings.items():
-            line |= Q(epoch=epoch) if highest is None else Q(epoch=epoch, step__lte=highest)
-        beside |= Q(job=job) & ~line
+    for job, ceilings in core.ceilings_of(keys).items():
+        beside |= Q(job=job) & ~core.is_in(ceilings)
     return beside
