@@ -1,15 +1,27 @@
 """What does each tier of a job keep, what does it hold, and what is about to go?"""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from django.db.models import Max, Q, QuerySet, Sum
+from django.db.models import Max, Q, Sum
 
 from reliability.domain import retention
+from reliability.domain.failover import OPEN
 from reliability.domain.health import NodeHealth
 from reliability.domain.retention import Held, TierRule
 from reliability.domain.snapshots import CopyState, SnapshotId, Tier, lineage_ceilings
-from reliability.models import Job, Node, PlannedRemoval, RetentionRule, Slot, Snapshot, SnapshotCopy, SnapshotTier
+from reliability.models import (
+    Failover,
+    Job,
+    Node,
+    PlannedRemoval,
+    RetentionRule,
+    Slot,
+    Snapshot,
+    SnapshotCopy,
+    SnapshotTier,
+    TrialRestore,
+)
 from reliability.selectors import core
 
 PRESENT = (CopyState.COMMITTED, CopyState.CORRUPT)
@@ -103,13 +115,14 @@ def snapshot_bytes(job: Job, tier: Tier) -> int | None:
     return most
 
 
-def cleaners(job: Job) -> dict[int, Node]:
+def cleaners(job: Job, *, silent: Collection[int] = ()) -> dict[int, Node]:
     """Return rank -> the node that removes its copies from storage: its own, or the first of the job's that is there.
 
-    Without ranks whose removal nobody could carry out.
+    Without ranks whose removal nobody could carry out. `silent` nodes do it only where no other could.
     """
     slots = Slot.objects.filter(job=job).exclude(node=None).select_related("node").order_by("index")
     there = {slot.index: slot.node for slot in slots if slot.node and slot.node.health != NodeHealth.UNREACHABLE}
+    there = {index: node for index, node in there.items() if node.pk not in silent} or there
     if not there:
         return {}
     first = next(iter(there.values()))
@@ -117,9 +130,22 @@ def cleaners(job: Job) -> dict[int, Node]:
     return {rank: there.get(rank // per_node, first) for rank in range(job.world_size)}
 
 
-def told_to(node: Node) -> QuerySet[PlannedRemoval]:
-    """Return what a node is to remove, in the order in which it was decided."""
-    return PlannedRemoval.objects.filter(node=node).order_by("pk")[:MOST_TOLD]
+def told_to(node: Node) -> list[PlannedRemoval]:
+    """Return what a node is to remove, of each job and tier in the order in which it was decided, as much as is told.
+
+    Nothing of a job with an open recovery, and nothing of a snapshot that is being tried. All jobs and tiers get
+    their share of MOST_TOLD: what cannot be removed of one does not hold up the others.
+    """
+    rows = PlannedRemoval.objects.filter(node=node).exclude(
+        job__in=Failover.objects.filter(state__in=OPEN).values("job_id")
+    )
+    rows = rows.exclude(
+        snapshot__in=TrialRestore.objects.filter(state=TrialRestore.State.RUNNING).values("snapshot_id")
+    )
+    places = list(rows.order_by().values_list("job_id", "tier").distinct())
+    share = max(MOST_TOLD // max(len(places), 1), 1)
+    found = rows.select_related("job", "snapshot", "copy").order_by("pk")
+    return [row for job, tier in sorted(places) for row in found.filter(job=job, tier=tier)[:share]]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,10 @@
 """What may go from the tiers of a job, who removes it, and is it gone?
 
 The decision is domain/retention.decide on what the ledger says. It is kept as one row for each copy until the node that
-was told says that the copy is gone; each round decides anew, and takes back what is no longer right. While a recovery
-is open, and for a snapshot that is being tried, nothing is decided.
+was told says that the copy is gone; each round decides anew, and takes back what is no longer right, or what a node did
+not do for long. While a recovery is open, and for a snapshot that is being tried, nothing is decided, and no node is
+told of what was (selectors/retention.told_to). Each node has a share of what a job's nodes are to do: one that never
+answers, or is gone, holds up no other.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -13,6 +15,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Q, QuerySet
 
 from reliability.domain import retention as rules
 from reliability.domain.health import NodeHealth
@@ -39,7 +42,9 @@ TURN = "retaining"
 MOST_AT_ONCE = 2000
 """So many copies are planned in one round at most; the next goes on."""
 MOST_PLANNED = 5000
-"""So many copies of a job wait at most for nodes to remove them."""
+"""So many copies of a job wait at most for nodes to remove them, each node having its share."""
+UNANSWERED_S = 900.0
+"""A node that did not say for so long that a copy is gone has it taken from its share, and another may do it."""
 CHUNK = 500
 
 
@@ -105,12 +110,10 @@ def decide(job: Job, now: datetime) -> int:
         for snapshot in _under_trial(job):
             for tier in rules.RULED:
                 wanted.pop((snapshot, tier), None)
-        there = _there(job)
-        planned = _take_back(job, wanted, there)
-        room = max(MOST_PLANNED - sum(planned.values()), 0) // max(job.world_size, 1)
+        there = _there(job, now)
+        planned = _take_back(job, wanted, there, now)
         fresh = {key: wanted[key] for key in wanted if key not in planned}
-        chosen = dict(islice(fresh.items(), min(room, max(MOST_AT_ONCE // max(job.world_size, 1), 1))))
-        return len(planned) + (_plan(job, chosen, there, now) if chosen else 0)
+        return len(planned) + (_plan(job, _chosen(job, fresh, there), there, now) if fresh else 0)
 
 
 def _under_trial(job: Job) -> list[SnapshotId]:
@@ -124,42 +127,86 @@ Wanted = Mapping[Key, Removal]
 
 @dataclass(frozen=True)
 class _There:
-    """Who can remove copies: rank -> node for storage, and the nodes that are there for their own SSDs."""
+    """Who can remove copies: rank -> node for storage, and the nodes that are there for their own SSDs.
+
+    `room`: how many more copies a node of `nodes` may be told of; what is planned comes off it.
+    """
 
     cleaners: Mapping[int, int]
-    nodes: Collection[int]
+    room: dict[int, int]
 
     def node_for(self, copy: SnapshotCopy) -> int | None:
         """Return the node that removes a copy, None while nobody can."""
         if copy.node_id is None:
             return self.cleaners.get(copy.rank)
-        return copy.node_id if copy.node_id in self.nodes else None
+        return copy.node_id if copy.node_id in self.room else None
+
+    def able(self) -> Q:
+        """Return the copies for whose removal some node is there and has room."""
+        free = {node for node, room in self.room.items() if room > 0}
+        ranks = [rank for rank, node in self.cleaners.items() if node in free]
+        stored = Q(node=None) if len(ranks) == len(self.cleaners) else Q(node=None, rank__in=ranks)
+        own = Q(node__in=free, tier=Tier.SSD)
+        return own | stored if ranks else own
 
 
-def _there(job: Job) -> _There:
+def _there(job: Job, now: datetime) -> _There:
     reachable = Node.objects.exclude(health=NodeHealth.UNREACHABLE)
+    overdue = PlannedRemoval.objects.filter(job=job, planned_at__lte=now - timedelta(seconds=UNANSWERED_S))
+    silent = set(overdue.order_by().values_list("node_id", flat=True).distinct())
+    share = max(MOST_PLANNED // max(job.nodes, 1), 1)
     return _There(
-        cleaners={rank: node.pk for rank, node in selected.cleaners(job).items()},
-        nodes=set(reachable.values_list("pk", flat=True)),
+        cleaners={rank: node.pk for rank, node in selected.cleaners(job, silent=silent).items()},
+        room=dict.fromkeys(reachable.values_list("pk", flat=True), share),
     )
 
 
-def _take_back(job: Job, wanted: Wanted, there: _There) -> dict[Key, int]:
-    """Remove the plans that are no longer right, or whose node is gone; return what stays planned as it was, in copies.
+def _take_back(job: Job, wanted: Wanted, there: _There, now: datetime) -> set[Key]:
+    """Remove the plans that are no longer right, or whose node is gone or silent; return what stays planned as it was.
 
-    A snapshot of which one plan went is not among them: it is planned anew.
+    A snapshot of which one plan went is not among them: it is planned anew. What stays comes off its node's room.
     """
     stale: dict[int, Key] = {}
-    kept: dict[Key, int] = {}
+    kept: set[Key] = set()
+    overdue = now - timedelta(seconds=UNANSWERED_S)
     for row in PlannedRemoval.objects.filter(job=job).select_related("copy", "snapshot"):
         key = (SnapshotId(row.snapshot.epoch, row.snapshot.step), Tier(row.tier))
-        if key in wanted and row.copy.state in selected.PRESENT and there.node_for(row.copy) == row.node_id:
-            kept[key] = kept.get(key, 0) + 1
+        stands = key in wanted and row.copy.state in selected.PRESENT and row.planned_at > overdue
+        if stands and there.node_for(row.copy) == row.node_id:
+            kept.add(key)
+            there.room[row.node_id] = there.room.get(row.node_id, 0) - 1
         else:
             stale[row.pk] = key
     for chunk in _chunks(list(stale)):
         PlannedRemoval.objects.filter(pk__in=chunk).delete()
-    return {key: count for key, count in kept.items() if key not in set(stale.values())}
+    return kept - set(stale.values())
+
+
+def _chosen(job: Job, fresh: Wanted, there: _There) -> Wanted:
+    """Return the next of what is not planned yet, of which some node can remove a copy now."""
+    most = max(MOST_AT_ONCE // max(job.world_size, 1), 1)
+    chosen: dict[Key, Removal] = {}
+    keys = list(fresh)
+    for start in range(0, len(keys), CHUNK):
+        some = keys[start : start + CHUNK]
+        found = _copies(job, some).filter(there.able()).order_by()
+        places = found.values_list("snapshot__epoch", "snapshot__step", "tier").distinct()
+        able = {(SnapshotId(epoch, step), Tier(tier)) for epoch, step, tier in places}
+        chosen.update((key, fresh[key]) for key in some if key in able)
+        if len(chosen) >= most:
+            break
+    return dict(islice(chosen.items(), most))
+
+
+def _copies(job: Job, keys: Collection[Key]) -> QuerySet[SnapshotCopy]:
+    """Return the copies that are there and not planned of steps among which these are."""
+    snapshots_of = Snapshot.objects.filter(job=job, step__in={snapshot.step for snapshot, _ in keys})
+    return SnapshotCopy.objects.filter(
+        snapshot__in=list(snapshots_of.values_list("pk", flat=True)),
+        tier__in={tier for _, tier in keys},
+        state__in=selected.PRESENT,
+        planned_removal=None,
+    )
 
 
 def _chunks(keys: Sequence[int]) -> Iterator[Sequence[int]]:
@@ -168,25 +215,20 @@ def _chunks(keys: Sequence[int]) -> Iterator[Sequence[int]]:
 
 
 def _plan(job: Job, wanted: Wanted, there: _There, now: datetime) -> int:
-    """Plan what is not planned yet, in the order of the decision, as far as somebody is there to do it."""
+    """Plan what is not planned yet, in the order of the decision, as far as somebody is there to do it and has room."""
     copies: dict[Key, list[SnapshotCopy]] = {}
-    steps = {snapshot.step for snapshot, _ in wanted}
-    keys = Snapshot.objects.filter(job=job, step__in=steps).values_list("pk", flat=True)
-    rows = SnapshotCopy.objects.filter(
-        snapshot__in=list(keys), tier__in=rules.RULED, state__in=selected.PRESENT, planned_removal=None
-    )
-    for copy in rows.select_related("snapshot").order_by("rank"):
+    for copy in _copies(job, wanted).select_related("snapshot").order_by("rank") if wanted else ():
         key = (SnapshotId(copy.snapshot.epoch, copy.snapshot.step), Tier(copy.tier))
         copies.setdefault(key, []).append(copy)
-    fresh = [
-        PlannedRemoval(
-            copy=copy, job=job, snapshot=copy.snapshot, tier=copy.tier, node_id=node_id,
-            why=removal.why, words=removal.words, planned_at=now,
-        )
-        for key, removal in wanted.items()
-        for copy in copies.get(key, ())
-        if (node_id := there.node_for(copy)) is not None
-    ]  # fmt: skip
+    fresh = []
+    for key, removal in wanted.items():
+        for copy in copies.get(key, ()):
+            node_id = there.node_for(copy)
+            if node_id is None or there.room.get(node_id, 0) <= 0:
+                continue
+            there.room[node_id] -= 1
+            place = {"copy": copy, "job": job, "snapshot": copy.snapshot, "tier": copy.tier, "node_id": node_id}
+            fresh.append(PlannedRemoval(**place, why=removal.why, words=removal.words, planned_at=now))
     PlannedRemoval.objects.bulk_create(fresh, batch_size=CHUNK)
     return len({(row.snapshot_id, row.tier) for row in fresh})
 
@@ -194,11 +236,9 @@ def _plan(job: Job, wanted: Wanted, there: _There, now: datetime) -> int:
 def may_go(node: Node) -> dict[str, dict[str, list[list[int]]]]:
     """Return what a node is to remove: job -> tier -> [[epoch, step, rank]]."""
     told: dict[str, dict[str, list[list[int]]]] = {}
-    for row in selected.told_to(node).values_list(
-        "job__name", "tier", "snapshot__epoch", "snapshot__step", "copy__rank"
-    ):
-        name, tier, *place = row
-        told.setdefault(name, {}).setdefault(tier, []).append(place)
+    for row in selected.told_to(node):
+        place = [row.snapshot.epoch, row.snapshot.step, row.copy.rank]
+        told.setdefault(row.job.name, {}).setdefault(row.tier, []).append(place)
     return told
 
 

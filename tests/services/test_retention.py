@@ -1,6 +1,7 @@
 """Retention: what the rules of a job decide, who is told to remove it, and what the ledger says when it is gone."""
 
 import json
+from datetime import timedelta
 
 import pytest
 
@@ -234,3 +235,94 @@ def test_a_page_is_told_what_each_tier_keeps_and_holds(world: World, job: Job) -
     ssd, storage = selected.uses(job)
     assert (ssd.tier, ssd.snapshots, ssd.size_bytes, ssd.going, ssd.default) == (Tier.SSD, 10, 10_000, 8, False)
     assert (storage.snapshots, storage.size_bytes, storage.going, storage.default) == (10, 30_000, 2, True)
+
+
+def test_copies_of_a_node_that_is_gone_hold_up_no_others_however_many_they_are(
+    world: World, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "MOST_AT_ONCE", 3)
+    own = {name: min(world.agents[name].ranks) for name in ("n1", "n2", "n3")}
+    old = SnapshotCopy.objects.filter(snapshot__step__lte=50, tier=Tier.SSD).exclude(node__name="n2")
+    old.update(state=CopyState.DELETED)
+    Node.objects.filter(name="n2").update(health="unreachable")
+    for _ in range(4):
+        retention.decide(job, clock.now())
+    assert planned(job, Tier.SSD) == {60: {"n1", "n3"}}
+    assert sorted(planned(job, Tier.STORAGE)) == [10, 20]
+    Node.objects.filter(name="n2").update(health="healthy")
+    settle(world, job)
+    gone = SnapshotCopy.objects.filter(rank=own["n2"], tier=Tier.SSD, state=CopyState.DELETED)
+    assert sorted(gone.values_list("snapshot__step", flat=True)) == [10, 20, 30, 40, 50, 60]
+
+
+def test_a_node_that_never_answers_holds_up_no_other_and_what_it_does_not_do_on_storage_another_does(
+    world: World, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "MOST_PLANNED", 12)
+    silent = world.agents["n1"]
+    [rank] = silent.ranks
+    left = set(SnapshotCopy.objects.filter(rank=rank, snapshot__step__lte=60).values_list("pk", flat=True))
+
+    def round_of_the_others() -> None:
+        retention.decide(job, clock.now())
+        silent.alive = False
+        obey(world)
+        silent.alive = True
+
+    for _ in range(8):
+        round_of_the_others()
+    assert PlannedRemoval.objects.filter(node=silent.node).count() == 4, "its share of what a job's nodes are to do"
+    others = SnapshotCopy.objects.filter(snapshot__step__lte=60, tier=Tier.SSD).exclude(pk__in=left)
+    assert set(others.values_list("state", flat=True)) == {CopyState.DELETED}
+    PlannedRemoval.objects.update(planned_at=clock.now() - timedelta(seconds=retention.UNANSWERED_S))
+    for _ in range(3):
+        round_of_the_others()
+    assert stored(job) == [30, 40, 50, 60, 70, 80, 90, 100]
+
+
+def test_no_node_is_told_to_remove_while_a_recovery_is_open_or_what_is_being_tried(world: World, job: Job) -> None:
+    retention.decide(job, clock.now())
+    agent = world.agents["n1"]
+
+    def told() -> set[int]:
+        return {place[1] for places in retention.may_go(agent.node).get("lm", {}).values() for place in places}
+
+    assert told() == {10, 20, 30, 40, 50, 60}
+    trial = TrialRestore.objects.create(
+        job=job,
+        snapshot=job.snapshots.get(step=10),
+        node=world.agents["s1"].node,
+        asked_by="ann",
+        started_at=clock.now(),
+    )
+    assert told() == {20, 30, 40, 50, 60}
+    TrialRestore.objects.filter(pk=trial.pk).update(state=TrialRestore.State.PASSED)
+    assert told() == {10, 20, 30, 40, 50, 60}
+    agent.rank_dies(*agent.ranks, 1)
+    world.until(lambda: core.open_failover(job) is not None, tick_s=0.1)
+    assert PlannedRemoval.objects.exists()
+    assert told() == set()
+
+
+def test_what_is_told_at_once_is_shared_by_all_jobs_and_tiers_of_a_node(
+    world: World, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retention.set_rule(job, Tier.STORAGE, TierRule(keep_newest=4), by="ann")
+    retention.decide(job, clock.now())
+    other = world.submit("other", nodes=1)
+    node = world.agents["n1"].node
+    for step in (10, 20, 30):
+        snapshot = Snapshot.objects.create(job=other, epoch=1, step=step, created_at=clock.now())
+        facts = {"path": "/x", "size_bytes": 1, "digest": "", "committed_at": clock.now()}
+        copy = SnapshotCopy.objects.create(snapshot=snapshot, rank=0, tier=Tier.SSD, node=node, **facts)
+        PlannedRemoval.objects.create(
+            copy=copy, job=other, snapshot=snapshot, tier=Tier.SSD, node=node, why="not_kept", planned_at=clock.now()
+        )
+    monkeypatch.setattr(selected, "MOST_TOLD", 6)
+    told = retention.may_go(node)
+    assert {(name, tier): len(places) for name, tiers in told.items() for tier, places in tiers.items()} == {
+        ("lm", "ssd"): 2,
+        ("lm", "storage"): 2,
+        ("other", "ssd"): 2,
+    }
+    assert [place[1] for place in told["other"]["ssd"]] == [10, 20]
