@@ -71,14 +71,9 @@ class ProgramPart:
 
     def _report_of(self, shard: Shard) -> dict[str, Any]:
         record = self.tier.record(shard.flat_key)
-        copy = {
-            "tier": Tier.SSD,
-            "path": self.tier.place(shard.flat_key),
-            "stall_s": None,
-            "drain_s": None,
-            "restored": True,
-        }
-        return {**where_is(shard), **copy, "size_bytes": record["size_bytes"], "digest": record["digest"]}
+        copy = {"tier": Tier.SSD, "path": self.tier.place(shard.flat_key), "restored": True}
+        known = {"size_bytes": record["size_bytes"], "digest": record["digest"], "stall_s": None, "drain_s": None}
+        return {**where_is(shard), **copy, **known}
 
     def drain(self, record: JobRecord, nudge: Callable[[], None], limit_s: float) -> bool:
         """Wait until what the program left whole is sealed; return whether it is."""

@@ -288,7 +288,7 @@ class ProgramWatch:
             return
         message = f"{key} was changed after it was sealed as step {known.step}: that snapshot is thrown away."
         hint = "Let the program write under another name and rename, write a marker, or choose a longer quiet_s."
-        told = {"tier": Tier.SSD, "code": DigestMismatch.code, "message": message, "hint": hint}
+        told = {"tier": Tier.SSD, "code": DigestMismatch.code, "message": message, "hint": hint, "never_whole": True}
         made = [Shard(known.epoch, known.step, rank) for rank in found.ranks]
         for shard in made:
             say("snapshot_problem", self._job, {**where_is(shard), **told})

@@ -199,6 +199,7 @@ BODIES: Mapping[str, Reader] = {
             "code": _required(_code),
             "message": (_message, False),
             "hint": (_message, False),
+            "never_whole": _optional(f.boolean, False),
         }
     ),
 }

@@ -191,6 +191,7 @@ def mark_bad(
 
     `before`: of the node's own copies only those that were committed before then, as what an order found in a place is
     not what it brought there in the end.
+    One that was `never_whole` is no good wherever the same bytes lie, also where nobody is there to remove them.
     Of shared storage only a node is believed that has a part in the job or was told to restore, or to try, from there.
     """
     marked, believed, at = 0, _may_judge_storage(job, node), clock.now()
@@ -200,8 +201,7 @@ def mark_bad(
             if code in NO_FAULT_OF_THE_COPY or problem.get("rank") is None or (tier == Tier.STORAGE and not believed):
                 continue
             target = STATE_OF_PROBLEM.get(code, CopyState.LOST)
-            copies = _copies_of(job, snapshot).filter(rank=problem["rank"], tier=tier)
-            copies = copies if tier == Tier.STORAGE else _own(copies, node, before)
+            copies = _meant(_copies_of(job, snapshot).filter(rank=problem["rank"]), problem, node, before)
             sentence = f"{node.name} could not use it: {snapshot_events.told(problem)}"
             marked += snapshot_events.move(copies, Move(target=target, at=at, sentence=sentence))
         if marked:
@@ -209,9 +209,17 @@ def mark_bad(
     return marked
 
 
-def _own(copies: QuerySet[SnapshotCopy], node: Node, before: datetime | None) -> QuerySet[SnapshotCopy]:
-    copies = copies.filter(node=node)
-    return copies if before is None else copies.filter(committed_at__lte=before)
+def _meant(
+    of_rank: QuerySet[SnapshotCopy], problem: Mapping[str, Any], node: Node, before: datetime | None
+) -> QuerySet[SnapshotCopy]:
+    """Return the copies of a rank that a node found no good: one, or where the shard was never whole all of its bytes."""
+    there = of_rank.filter(tier=problem.get("tier", ""))
+    if problem.get("tier") == Tier.STORAGE:
+        return there
+    own = there.filter(node=node)
+    if problem.get("never_whole"):
+        return of_rank.filter(digest__in=own.values("digest"))
+    return own if before is None else own.filter(committed_at__lte=before)
 
 
 def mark_read(job: Job, snapshot: SnapshotId, read: Iterable[tuple[int, str]], *, node: Node) -> int:

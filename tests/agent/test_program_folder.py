@@ -261,6 +261,7 @@ def test_files_that_change_after_a_step_was_sealed_throw_it_away_on_every_tier_b
         ("ssd", 5, "digest_mismatch"),
         ("storage", 5, "digest_mismatch"),
     }
+    assert next(each for each in named if each["tier"] == "ssd")["never_whole"] is True
     assert "node/checkpoint-5 was changed after it was sealed" in named[0]["message"] + named[1]["message"]
     assert not Path(copy["path"]).exists()
     assert not stored.exists()
