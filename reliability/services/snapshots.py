@@ -212,7 +212,7 @@ def mark_bad(
 def _meant(
     of_rank: QuerySet[SnapshotCopy], problem: Mapping[str, Any], node: Node, before: datetime | None
 ) -> QuerySet[SnapshotCopy]:
-    """Return the copies of a rank that a node found no good: one, or where the shard was never whole all of its bytes."""
+    """Return the copies of a rank that a node found no good: one, or all of the same bytes if they never were whole."""
     there = of_rank.filter(tier=problem.get("tier", ""))
     if problem.get("tier") == Tier.STORAGE:
         return there

@@ -132,7 +132,7 @@ def test_bytes_that_were_never_a_whole_step_are_no_good_wherever_they_lie(world:
     problem = {"snapshot_epoch": 1, "step": 20, "tier": "ssd", **DAMAGED}
     second.report(
         "snapshot_problem", {**problem, "rank": 0, "never_whole": True}
-    )  # no copy of that node: no word on it
+    )  # it has none
     reports.process_new()
     assert not SnapshotCopy.objects.exclude(state="committed").exists()
     first.report("snapshot_problem", {**problem, "rank": 0, "never_whole": True})
