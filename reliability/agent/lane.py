@@ -18,7 +18,7 @@ from reliability.agent.floors import Floors
 from reliability.agent.jobrecord import JobRecord
 from reliability.agent.retention import abandoned, named, removable
 from reliability.domain.snapshots import Tier
-from reliability.errors import CopyMissing, DigestMismatch, ReliabilityError, TierError
+from reliability.errors import CopyMissing, DigestMismatch, ReliabilityError, TierError, TierFull
 from reliability.ports import TierStore
 from reliability.tiers import shards
 from reliability.tiers.directory import DirectoryTier
@@ -29,6 +29,8 @@ from reliability.trainer import moments
 FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 5.0
 REPEAT_PROBLEM_S = 30.0
+REPEAT_LASTING_S = 3600.0
+"""A trouble that lasts is told when it begins, and after so long once more."""
 REMOVE_S = 1.0
 """So long a lane removes at a time, and then looks for a new save first."""
 
@@ -48,6 +50,7 @@ class Lane(ABC):
         self._told: set[Shard] = set()
         self._bad: dict[Shard, tuple[int, int]] = {}
         self._problem = ("", 0.0)
+        self.at: Shard | None = None
         self._wait_s = FIRST_WAIT_S
         self._not_before = 0.0
         self._taken_up = False
@@ -60,6 +63,7 @@ class Lane(ABC):
         """Copy what is newest, tell it, tidy up; return whether there may be more to do at once."""
         if self.settled or now < self._not_before:
             return False
+        self.at = None
         try:
             more = self._run()
             self.settled = self.record.released and not more
@@ -88,8 +92,10 @@ class Lane(ABC):
         """Copy the newest; where the tier takes nothing, what the server named goes first."""
         try:
             return self._copy_newest()
-        except TierError:
+        except TierError as error:
             if not self._remove_named():
+                if isinstance(error, TierFull):
+                    self._tidy()
                 raise
         return self._copy_making_room()
 
@@ -117,6 +123,7 @@ class Lane(ABC):
         for shard in self._wanted(self.shards_of_source()):
             if shard in self._told or abandoned(shard, starts) or self._known_bad(shard):
                 continue
+            self.at = shard
             try:
                 copied = self._copy(shard)
             except (DigestMismatch, RecordUnusable) as error:
@@ -125,6 +132,7 @@ class Lane(ABC):
             if copied:
                 self._tell_copy(shard)
                 return True
+        self.at = None
         return False
 
     def _wanted(self, found: Iterable[Shard]) -> Iterator[Shard]:
@@ -207,12 +215,11 @@ class Lane(ABC):
             self._bad[shard] = self._stamp(shard)
 
     def _trouble(self, error: ReliabilityError, now: float) -> None:
-        """Tell a trouble when it begins and then now and again while it lasts."""
+        """Tell a trouble when it begins, naming the shard that it befell, and seldom again while it lasts."""
         code, since = self._problem
-        if error.code == code and now - since < REPEAT_PROBLEM_S:
+        if error.code == code and now - since < REPEAT_LASTING_S:
             return
-        waiting = max(self._shards_quietly(), default=None)
-        say("snapshot_problem", self.record.job, {**where_is(waiting), "tier": self.tier, **error.detail})
+        say("snapshot_problem", self.record.job, {**where_is(self.at), "tier": self.tier, **error.detail})
         self._problem = (error.code, now)
 
     def _floor(self) -> int | None:
@@ -284,12 +291,6 @@ class Lane(ABC):
         """Return what the target holds of this node's ranks."""
         ranks = {shard.rank for shard in self._shards(self.source)} | set(self.record.ranks)
         return [shard for shard in self._shards(self.target) if self.is_own(shard, ranks)]
-
-    def _shards_quietly(self) -> list[Shard]:
-        try:
-            return self._shards(self.source)
-        except TierError:
-            return []
 
     def _key(self, tier: TierStore, shard: Shard) -> str:
         return self.stored_as(shard) if tier is self.target else shard.flat_key

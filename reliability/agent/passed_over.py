@@ -5,6 +5,7 @@ come and go there meanwhile: so the SSD is looked at while a copy is under way t
 """
 
 import contextlib
+import itertools
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -54,6 +55,20 @@ class PassedOver:
         self.last_s = seconds
         self._seen.discard(shard)
         self._owed.pop(shard.rank, None)
+        self._stored[shard.rank] = max(shard, self._stored.get(shard.rank, shard))
+
+    def period_s(self) -> float | None:
+        """Return the shortest time between two saves of a rank that lie on the SSD; None when nothing tells it."""
+        taken: dict[tuple[int, int], list[float]] = {}
+        for shard in sorted(self._look()):
+            with contextlib.suppress(TierError):
+                taken_at = self._source.record(shard.flat_key).get("taken_at")
+                taken.setdefault((shard.epoch, shard.rank), []).extend([] if taken_at is None else [float(taken_at)])
+        gaps = [later - earlier for of_rank in taken.values() for earlier, later in itertools.pairwise(of_rank)]
+        return min(gaps, default=None)
+
+    def known(self, shard: Shard) -> None:
+        """Take note that a shard lay on storage before anything was stored here: none below it is passed over."""
         self._stored[shard.rank] = max(shard, self._stored.get(shard.rank, shard))
 
     def take(self) -> int:

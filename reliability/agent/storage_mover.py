@@ -54,14 +54,22 @@ class StorageLane(Lane):
         if self.record.job_key:
             self.target.claim(self.record.job_key, ranks=self.record.world_size)
         super()._take_up()
+        for shard in self._told:
+            self._passed_over.known(shard)
 
     def run(self, now: float) -> bool:
         """Copy as every lane does; tell what a slow store made it pass over."""
         copied = super().run(now)
         if not self.settled and now - self._told_behind_at >= REPEAT_PROBLEM_S and (count := self._passed_over.take()):
             self._told_behind_at = now
-            say("finding", self.record.job, _behind(count, self._passed_over.last_s))
+            self._tell_behind(count)
         return copied
+
+    def _tell_behind(self, count: int) -> None:
+        """Not when a copy takes less than the time between two saves: then something else kept the others away."""
+        period_s, last_s = self._passed_over.period_s(), self._passed_over.last_s
+        if period_s is None or last_s >= period_s:
+            say("finding", self.record.job, _behind(count, last_s))
 
     def bring(self, shard: Shard, record: dict[str, Any]) -> None:
         """Copy one shard to storage; beside it stands how many were passed over for it."""
