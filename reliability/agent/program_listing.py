@@ -7,27 +7,21 @@ cannot be part of a snapshot (a link that leads outside, a pipe, a device) is na
 import errno
 import hashlib
 import os
-import posixpath
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from reliability.domain import step_paths
 from reliability.errors import TierError
 from reliability.tiers import opening
+from reliability.tiers.step_folder import UnfitStep
 
 DEEPEST = 64
 MOST_ENTRIES = 1_000_000
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-
-
-class UnfitStep(TierError):
-    """What a program wrote cannot be a snapshot as it is."""
-
-    code = "unfit_step"
-    hint = "Write plain files and folders below the step's own folder; the step is passed over."
 
 
 class ChangedStep(TierError):
@@ -96,6 +90,7 @@ def listed(place: Path, name: str) -> Listing:
             raise UnfitStep(f"{place / name} is {_kind(found.st_mode)}.")
         walk = _Walk(place / name)
         walk.enter(os.open(name, _FOLDER, dir_fd=above), "", 0)
+        walk.follow_links()
     return Listing(name, False, tuple(sorted(walk.files, key=_path)), tuple(sorted(walk.folders)), tuple(walk.links))
 
 
@@ -158,7 +153,7 @@ class _Walk:
                 self.folders.append(path)
                 self.enter(os.open(name, _FOLDER, dir_fd=folder), f"{path}/", depth + 1)
             elif stat.S_ISLNK(found.st_mode):
-                self.links.append((path, self._target(folder, path, name)))
+                self.links.append((path, os.readlink(name, dir_fd=folder)))
             elif stat.S_ISREG(found.st_mode):
                 self.files.append(_entry(path, found))
             else:
@@ -170,17 +165,12 @@ class _Walk:
         if len(self.files) + len(self.folders) + len(self.links) > MOST_ENTRIES:
             raise UnfitStep(f"{self._root} holds more than {MOST_ENTRIES} files.")
 
-    def _target(self, folder: int, path: str, name: str) -> str:
-        target = os.readlink(name, dir_fd=folder)
-        if not stays(path, target):
-            raise UnfitStep(f"{self._root / path} is a link that leads outside the step: {target}.")
-        return target
-
-
-def stays(path: str, target: str) -> bool:
-    """Return whether a link at a path of a step leads to within the step, as far as its words say."""
-    ends = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
-    return not (posixpath.isabs(target) or ends == ".." or ends.startswith("../"))
+    def follow_links(self) -> None:
+        """Once all is taken in: does every link end within the step?"""
+        links = dict(self.links)
+        for path, target in self.links:
+            if not step_paths.stays(path, target, links):
+                raise UnfitStep(f"{self._root / path} is a link that leads outside the step: {target}.")
 
 
 def _entry(path: str, found: os.stat_result) -> Entry:

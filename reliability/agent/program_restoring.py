@@ -10,18 +10,18 @@ import json
 import logging
 import os
 import re
-import secrets
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from reliability.agent import program_folder, program_listing, program_shards
+from reliability.agent import program_aside, program_folder, program_listing, program_shards
 from reliability.agent.program_folder import RESTORED, Attempt, ProgramFolder
 from reliability.domain.program_folders import FolderRule
 from reliability.errors import CopyMissing, TierError
 from reliability.tiers import copying, opening
 from reliability.tiers.directory import DirectoryTier
 from reliability.tiers.shards import Shard
+from reliability.tiers.step_folder import StepFolder, UnfitStep
 
 _NEWEST = re.compile(r"last.*\.ckpt")
 _TRACKERS = {"latest": "{name}", "latest_checkpointed_iteration.txt": "{step}"}
@@ -66,6 +66,7 @@ def begin(
     folder.make_places(rule, ranks)
     attempt = folder.attempt()
     if attempt.ready and attempt.epoch == epoch and attempt.job_key == job_key:
+        _tidy(folder, rule, ranks, snapshot)
         return attempt
     strange = bool(attempt.job_key) and attempt.job_key != job_key
     step = snapshot[1] if snapshot else None
@@ -80,7 +81,16 @@ def begin(
         made.before += [f"{place}/{each}" for each in program_folder.names(folder.out / place)]
     made.ready = True
     folder.note_attempt(made)
+    _tidy(folder, rule, ranks, snapshot)
     return made
+
+
+def _tidy(folder: ProgramFolder, rule: FolderRule, ranks: Sequence[int], snapshot: tuple[int, int] | None) -> None:
+    """Once the attempt is ready: remove what is left of what was brought, by which a beginning is repeated."""
+    if snapshot is not None:
+        for place in folder.places(rule, ranks):
+            _remove(_restored_path(folder, place, snapshot))
+    program_aside.trim(folder.aside, rule.aside_bytes)
 
 
 def _take_place(
@@ -94,7 +104,6 @@ def _take_place(
         _move_aside(folder, rule, place, keep_to=keep_to, mark=f"e{before}")
         with copying.tier_errors(target):
             step.rename(target)
-    _remove(_restored_path(folder, place, snapshot))
     _point_at(folder.out / place, name, snapshot[1])
     return name
 
@@ -113,10 +122,14 @@ def _unpack(ready: Path, shards: Sequence[Shard], tier: DirectoryTier) -> None:
         for left in ready.parent.glob(f"{ready.name.partition('-e')[0]}-e*"):
             _remove(left)
         (part / "step").mkdir(parents=True)
-    names = {name: is_file for shard in shards for name, is_file in [_unpack_one(tier, shard, part)] if name}
-    if not names:
+    into = StepFolder(part / "step")
+    found = [(name, is_file) for shard in shards for name, is_file in [_unpack_one(tier, shard, into)] if name]
+    if not found:
         raise CopyMissing(f"No shard of step {shards[0].step} holds files of the program.")
-    name, is_file = next(iter(names.items()))
+    if len({is_file for _name, is_file in found}) > 1:
+        raise UnfitStep(f"Step {shards[0].step} is a file on some nodes and a folder on others.")
+    into.finish()
+    name, is_file = found[0]
     about = {"name": name.encode("utf-8", "surrogateescape").hex(), "is_file": is_file, "boot": _boot()}
     with copying.tier_errors(ready):
         (part / "about.json").write_text(json.dumps(about))
@@ -127,9 +140,8 @@ def _boot() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-def _unpack_one(tier: DirectoryTier, shard: Shard, part: Path) -> tuple[str, bool]:
-    record = tier.record(shard.flat_key)
-    return program_shards.unpack(tier.data_path(shard.flat_key), record, part / "step")
+def _unpack_one(tier: DirectoryTier, shard: Shard, into: StepFolder) -> tuple[str, bool]:
+    return program_shards.unpack(tier.data_path(shard.flat_key), tier.record(shard.flat_key), into)
 
 
 def _ready(folder: ProgramFolder, place: str, snapshot: tuple[int, int]) -> tuple[str, Path]:
@@ -149,9 +161,7 @@ def _move_aside(folder: ProgramFolder, rule: FolderRule, place: str, *, keep_to:
         step = rule.step_of(name)
         newer = step is not None and (keep_to is None or step >= keep_to)
         if newer or rule.is_unfinished(name) or _NEWEST.fullmatch(name) or (keep_to is None and name in _TRACKERS):
-            target = folder.aside / f"{mark}-{place}-{name}.{secrets.token_hex(4)}"
-            with copying.tier_errors(target):
-                (folder.out / place / name).rename(target)
+            target = program_aside.take(folder.aside, folder.out / place / name, f"{mark}-{place}")
             log.info("step of an abandoned attempt moved aside: from=%s to=%s", folder.out / place / name, target)
 
 
@@ -173,8 +183,9 @@ def _point_at(place: Path, name: str, step: int) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Remove what only this module wrote."""
+    """Remove what only this module wrote, if it is there."""
     try:
-        shutil.rmtree(path)
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(path)
     except OSError as error:
         raise TierError(f"{path} cannot be removed: {error.strerror}.") from error

@@ -4,10 +4,8 @@ The shard has the format of `trainer/layout.py`: its state is {"stepkeeper_folde
 Both ways the bytes are streamed through one chunk of 8 MiB; the digest of each chunk is computed as it passes.
 """
 
-import contextlib
 import ctypes
 import os
-import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
@@ -15,11 +13,13 @@ from typing import Any
 
 from reliability.agent import program_listing
 from reliability.agent.program_listing import ChangedStep, Entry, Listing
+from reliability.domain import step_paths
 from reliability.errors import DigestMismatch
 from reliability.tiers import copying, digests, opening
 from reliability.tiers.digests import CHUNK_BYTES
 from reliability.tiers.records import RecordUnusable
 from reliability.tiers.shards import Shard
+from reliability.tiers.step_folder import StepFolder
 from reliability.trainer import layout
 from reliability.trainer.errors import CorruptSnapshot
 from reliability.trainer.layout import Prelude
@@ -172,24 +172,32 @@ def _tree(listing: Listing | None) -> Any:
     return {"dict": [[KIND, about]]}
 
 
-def unpack(shard: Path, record: Mapping[str, Any], into: Path) -> tuple[str, bool]:
-    """Write a shard's files below the folder `into`, which is there.
+def unpack(shard: Path, record: Mapping[str, Any], into: StepFolder) -> tuple[str, bool]:
+    """Write a shard's files into a folder; its links are made when that is finished.
 
     Returns the step's name ('' for a rank without files), and whether the step is a single file.
 
     Every byte is compared with the record's digest while it passes; what was written counts only once this returned.
-    Raises DigestMismatch, RecordUnusable for a shard that no folder was sealed to, TierFull, TierUnreachable.
+    Raises DigestMismatch, RecordUnusable for a shard that no folder was sealed to, UnfitStep when a file lies there
+    with another content, TierFull, TierUnreachable.
     """
     with copying.tier_errors(shard), os.fdopen(opening.regular(shard), "rb", buffering=0) as file:
         reader = _Reader(file.fileno())
         step, prelude, offsets = _read_head(reader, shard)
-        with copying.tier_errors(into):
-            _lay_out(into, step)
-            for entry, offset in zip(step.files, offsets, strict=True):
-                reader.skip_to(offset)
-                _write_file(into / (entry.path or step.name), entry, reader.pieces(entry.size))
+        for path in step.folders:
+            into.folder(path)
+        unlike = []
+        for entry, offset in zip(step.files, offsets, strict=True):
+            reader.skip_to(offset)
+            path = entry.path or step.name
+            if not into.file(path, reader.pieces(entry.size), mode=entry.mode):
+                unlike.append(path)
         reader.skip_to(prelude.total)
         copying.compare(shard, reader.digest(), str(record.get("digest")))
+    for path in unlike:
+        raise into.unlike(path)
+    for path, target in step.links:
+        into.link(path, target)
     return step.name, step.is_file
 
 
@@ -270,36 +278,13 @@ def _described(header: Mapping[str, Any], where: Path) -> Listing:
 
 def _stays_within(listing: Listing) -> bool:
     """Whether nothing of a step would be written outside it: no path leads out, and none leads through a link."""
-    files = [] if listing.is_file else [entry.path for entry in listing.files]
-    links = {path for path, _target in listing.links}
-    paths = [*files, *listing.folders, *links]
-    below = all(_stays_below(path) and links.isdisjoint(map(str, PurePosixPath(path).parents)) for path in paths)
-    ends = all(program_listing.stays(path, target) for path, target in listing.links)
-    return below and ends and "/" not in listing.name and listing.name not in {".", ".."}
+    links = dict(listing.links)
+    files = [entry.path or listing.name for entry in listing.files]
+    paths = [*files, *listing.folders, *links, *([listing.name] if listing.name else [])]
+    below = all(step_paths.is_below(path) and links.keys().isdisjoint(_above(path)) for path in paths)
+    ends = all(step_paths.is_target(target) and step_paths.stays(path, target, links) for path, target in links.items())
+    return below and ends and "/" not in listing.name and len(links) == len(listing.links)
 
 
-def _stays_below(path: str) -> bool:
-    parts = PurePosixPath(path).parts
-    return bool(parts) and ".." not in parts and not path.startswith("/")
-
-
-def _lay_out(into: Path, step: Listing) -> None:
-    for path in step.folders:
-        (into / path).mkdir(parents=True, exist_ok=True)
-    for path, target in step.links:
-        (into / path).parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            (into / path).symlink_to(target)
-
-
-def _write_file(target: Path, entry: Entry, pieces: Iterator[memoryview]) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        for piece in pieces:
-            left = piece
-            while left:
-                left = left[os.write(handle, left) :]
-        os.fchmod(handle, entry.mode & 0o777 | stat.S_IRUSR | stat.S_IWUSR)
-    finally:
-        os.close(handle)
+def _above(path: str) -> list[str]:
+    return [str(each) for each in PurePosixPath(path).parents]

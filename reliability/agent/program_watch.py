@@ -7,7 +7,7 @@ thrown away and named. Every rank of a folder gets a shard, the first of them wi
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,7 @@ class _Candidate:
     ranks: tuple[int, ...]
     step: int
     listing: Listing
+    passed_over: int = 0
 
     @property
     def key(self) -> str:
@@ -102,15 +103,15 @@ class ProgramWatch:
         settling = [each for each in found if self._settles(each, rule, record)]
         whole = [each for each in settling if self._is_whole(each, rule, record)]
         if whole:
-            return self._seal_newest(whole)
+            return self._seal_newest(whole, rule)
         if not settling:
             self._looked_at = record
         return []
 
-    def _seal_newest(self, whole: list[_Candidate]) -> list[Shard]:
+    def _seal_newest(self, whole: list[_Candidate], rule: FolderRule) -> list[Shard]:
         newest = max(whole, key=lambda each: each.step)
         try:
-            return self._seal(newest)
+            return self._seal(replace(newest, passed_over=self._passed_over(newest, rule)))
         except ChangedStep:
             self._seen.pop(newest.key, None)
             return []
@@ -211,6 +212,18 @@ class ProgramWatch:
     def _ended_well(self, ranks: tuple[int, ...], record: JobRecord) -> bool:
         return record.started_epoch == self._attempt.epoch and set(ranks) <= set(record.ended_well)
 
+    def _passed_over(self, found: _Candidate, rule: FolderRule) -> int:
+        """Return how many steps that look whole lie between the one that was sealed last and this one."""
+        above, newest, between = self._folder.out / found.place, self._newest_sealed(found.place), set()
+        for name in program_folder.names(above):
+            key, step = f"{found.place}/{name}", rule.step_of(name)
+            if step is None or not newest < step < found.step or rule.is_unfinished(name):
+                continue
+            marked = rule.sealed_by is not SealedBy.MARKER or program_folder.has_marker(above, name, rule)
+            if marked and key not in self._attempt.before and key not in self._of_attempt():
+                between.add(step)
+        return len(between)
+
     # What is done
 
     def _seal(self, found: _Candidate) -> list[Shard]:
@@ -259,6 +272,7 @@ class ProgramWatch:
             "rank": shard.rank,
             "taken_at": taken_at,
             "format": layout.FORMAT,
+            "superseded": found.passed_over,
             "program": {"name": found.key, "stamp": stamp},
         }
         # How long training stood still for it nobody saw; the drain counts from the last write of the program.
@@ -292,9 +306,8 @@ class ProgramWatch:
         made = [Shard(known.epoch, known.step, rank) for rank in found.ranks]
         for shard in made:
             say("snapshot_problem", self._job, {**where_is(shard), **told})
-        for shard in reversed(
-            made
-        ):  # told first, and the one that shows the change last: a kill has all of it repeated
+        # Told first, and the one that shows the change last: a kill has all of it repeated.
+        for shard in reversed(made):
             self._ssd.throw_away(shard.flat_key)
         self._note(key, Known(epoch=known.epoch, step=known.step, stamp=known.stamp, why_not="changed"))
 

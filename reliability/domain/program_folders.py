@@ -4,6 +4,7 @@ A job may name a rule: whose folder it is (of each rank, of each node, or of the
 part), and by what a step in it is known to be whole: a marker file, its final name, or a quiet period.
 """
 
+import functools
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -11,11 +12,13 @@ from enum import StrEnum
 from typing import Any
 
 from reliability.domain import fields as f
+from reliability.domain import name_patterns
 from reliability.errors import InvalidInput
 
 MARKER = "STEPKEEPER_DONE"
 QUIET_S = 10.0
 LEAST_QUIET_S = 0.5
+ASIDE_BYTES = 100 * 10**9
 _NAMED = re.compile(
     r"(?:.*[-_=.])?(?:global_?step|step|checkpoint|ckpt|iteration|iter|epoch=\d{1,9}-step)[-_=]?"
     r"(?P<step>\d{1,18})(?:\.(?:ckpt|pt|pth|bin|safetensors))?",
@@ -55,19 +58,21 @@ _WRITERS = {
 
 @dataclass(frozen=True, kw_only=True)
 class FolderRule:
-    """How the snapshot folder of a job is read. `pattern`: '' or a regular expression with a group `step`."""
+    """How the snapshot folder of a job is read. `pattern`: '' or a regular expression with a group `step`.
+
+    `aside_bytes`: how much of what abandoned attempts wrote each node keeps, the newest of it.
+    """
 
     of: Whose = Whose.NODE
     sealed_by: SealedBy = SealedBy.QUIET
     quiet_s: float = QUIET_S
     marker: str = MARKER
     pattern: str = ""
+    aside_bytes: int = ASIDE_BYTES
 
     def step_of(self, name: str) -> int | None:
         """Return the step of which a folder or file of this name holds the state; None when it names none."""
-        found = re.fullmatch(self.pattern, name) if self.pattern else _NAMED.fullmatch(name) or _NUMBER.fullmatch(name)
-        digits = found["step"] if found else None
-        return int(digits) if digits and digits.isdecimal() and len(digits) <= 18 else None
+        return _step_of(self.pattern, name)
 
     def is_unfinished(self, name: str) -> bool:
         """Return whether a name is one of those under which programs write what is not whole yet, or a marker's."""
@@ -81,6 +86,13 @@ class FolderRule:
     def as_dict(self) -> dict[str, Any]:
         """Return the rule as jobs and orders carry it."""
         return asdict(self)
+
+
+@functools.lru_cache(maxsize=4096)  # the same names are looked at again and again
+def _step_of(pattern: str, name: str) -> int | None:
+    found = re.fullmatch(pattern, name) if pattern else _NAMED.fullmatch(name) or _NUMBER.fullmatch(name)
+    digits = found["step"] if found else None
+    return int(digits) if digits and digits.isdecimal() and len(digits) <= 18 else None
 
 
 def read(value: object, path: str) -> dict[str, Any] | None:
@@ -120,10 +132,13 @@ def _pattern(value: object, path: str) -> str:
     hint = r"For example 'model-(?P<step>\d+)'."
     try:
         groups = re.compile(text).groupindex
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise InvalidInput(path, f"is no regular expression: {error}", hint=hint) from error
     if text and "step" not in groups:
         raise InvalidInput(path, "has no group named step", hint=hint)
+    if name_patterns.tries(text) > name_patterns.MOST_TRIES:
+        what_to_do = f"Use at most three of *, + and {{m,n}}, none within another. {hint}"
+        raise InvalidInput(path, "might try for hours to match one name", hint=what_to_do)
     return text
 
 
@@ -133,4 +148,5 @@ _FIELDS: Mapping[str, f.Reader] = {
     "quiet_s": f.number(least=LEAST_QUIET_S, most=86_400),
     "marker": _marker,
     "pattern": _pattern,
+    "aside_bytes": f.integer(),
 }

@@ -1,11 +1,12 @@
 """How do the files of a program's own snapshot come back into a folder that a person names?"""
 
-import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from reliability.errors import InvalidInput
+from reliability.tiers.step_folder import StepFolder
 
 KIND = "stepkeeper_folder"
 
@@ -15,31 +16,32 @@ def holds_files(state: Any) -> bool:
     return isinstance(state, Mapping) and KIND in state
 
 
-def write(state: Any, folder: Path) -> None:
-    """Write the files of such a state below a folder, which is made; other ranks' files may lie there already.
+@contextmanager
+def opened(folder: Path) -> Iterator[Callable[[Any, Path], None]]:
+    """Yield what writes the files of a rank's state below a folder, which is made; links are made at the end.
 
-    Raises InvalidInput when the state is none, or a file would lie outside.
+    Raises InvalidInput when a state holds no files; UnfitStep when a file would lie outside, or one with another
+    content lies there.
     """
-    if not holds_files(state):
-        raise InvalidInput(
-            "--to", f"{folder.name} tells no format", hint="End it with .safetensors, .pt or .pth: it is no folder."
-        )
-    about = state[KIND]
-    folder.mkdir(parents=True, exist_ok=True)
+    into = StepFolder(folder)
+
+    def write(state: Any, _folder: Path) -> None:
+        if not holds_files(state):
+            raise InvalidInput(
+                "--to", f"{folder.name} tells no format", hint="End it with .safetensors, .pt or .pth: it is no folder."
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(state[KIND], into)
+
+    yield write
+    into.finish()
+
+
+def _write(about: Mapping[str, Any], into: StepFolder) -> None:
     for path in about.get("folders", ()):
-        _below(folder, path).mkdir(parents=True, exist_ok=True)
+        into.folder(path)
     for path, content in about.get("files", {}).items():
-        target = _below(folder, path or about["name"])
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(content)
+        if not into.file(path or about["name"], [content]):
+            raise into.unlike(path or about["name"], hint="Choose an empty folder, or remove what lies there.")
     for path, target in about.get("links", ()):
-        if not os.path.lexists(link := _below(folder, path)):
-            link.symlink_to(target)
-
-
-def _below(folder: Path, path: str) -> Path:
-    """Return the place of a file. Links are made last, so that none is written through."""
-    parts = Path(path).parts
-    if not parts or ".." in parts or Path(path).is_absolute():
-        raise InvalidInput("snapshot", f"holds a path that leads outside: {path!r}")
-    return folder.joinpath(*parts)
+        into.link(path, target)

@@ -55,7 +55,7 @@ class Migration(migrations.Migration):
                 ('env', models.JSONField(blank=True, default=dict)),
                 ('workdir', models.CharField(blank=True, max_length=255)),
                 ('mounts', models.JSONField(blank=True, default=list, help_text='[{source, target, read_only}]: folders of the node that the container sees')),
-                ('snapshot_folder', models.JSONField(blank=True, default=None, help_text='{of, sealed_by, quiet_s, marker, pattern}: how files of the program are read; null: it writes none', null=True)),
+                ('snapshot_folder', models.JSONField(blank=True, default=None, help_text='{of, sealed_by, quiet_s, marker, pattern, aside_bytes}: how its files are read; null: none', null=True)),
                 ('resources', models.JSONField(blank=True, default=dict, help_text='memory_bytes, cpus, shm_bytes; 0 means no limit')),
                 ('storage_dir', models.CharField(max_length=255)),
                 ('master_port', models.PositiveIntegerField(default=29500)),

@@ -46,7 +46,7 @@ class Job(models.Model):
         null=True,
         blank=True,
         default=None,
-        help_text="{of, sealed_by, quiet_s, marker, pattern}: how files of the program are read; null: it writes none",
+        help_text="{of, sealed_by, quiet_s, marker, pattern, aside_bytes}: how its files are read; null: none",
     )
     resources = models.JSONField(default=dict, blank=True, help_text="memory_bytes, cpus, shm_bytes; 0 means no limit")
     storage_dir = models.CharField(max_length=255)

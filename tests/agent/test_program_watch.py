@@ -2,14 +2,16 @@
 
 import errno
 import fcntl
+import itertools
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from reliability.agent import program_listing, program_restoring, program_shards, program_watch
+from reliability.agent import program_aside, program_listing, program_restoring, program_shards, program_watch
 from reliability.agent.jobrecord import JobRecord
 from reliability.agent.program_folder import Attempt, ProgramFolder
 from reliability.agent.program_watch import ProgramWatch
@@ -18,6 +20,7 @@ from reliability.errors import CopyMissing, DigestMismatch, TierFull
 from reliability.tiers.directory import DirectoryTier
 from reliability.tiers.records import RecordUnusable
 from reliability.tiers.shards import Shard
+from reliability.tiers.step_folder import UnfitStep
 
 JOB = "own"
 
@@ -220,28 +223,89 @@ def test_each_rank_may_have_a_folder_of_its_own(make: Any) -> None:
     assert found == [b"0", b"1"]
 
 
-def test_a_folder_of_the_job_comes_back_with_the_parts_of_all_nodes(
-    make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place = make(of=Whose.JOB)
-    place.write("step-1", {"part-0": b"0", ".metadata": b"m"})
-    assert place.look(after_s=30) == [1]
-    other = Place(tmp_path / "other", monkeypatch, place.rule, [1])
-    other.write("step-1", {"part-1": b"1"})
-    assert other.look(after_s=30) == [1]
+class Nodes:
+    """Two nodes that write their parts of the folders of one job; rank 0's gets the shards of both."""
+
+    def __init__(self, first: Place, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.first = first
+        self.other = Place(root, monkeypatch, first.rule, [1])
+        monkeypatch.setattr(program_watch, "steady", lambda: first.now + self.other.now)
+
+    def brought(self, step: int = 1) -> None:
+        """Seal what both wrote, bring rank 1's shard to the first node, and restore all there."""
+        assert self.first.look(after_s=30) == [step]
+        assert self.other.look(after_s=30) == [step]
+        key = Shard(1, step, 1).flat_key
+        record = self.other.ssd.record(key)
+        self.first.ssd.put(self.other.ssd.data_path(key), key, digest=record["digest"], record=record)
+        self.first.restore(1, step, [0, 1])
+
+
+@pytest.fixture
+def nodes(make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nodes]:
+    found = Nodes(make(of=Whose.JOB), tmp_path / "other", monkeypatch)
+    yield found
+    found.other.close()
+
+
+def test_a_folder_of_the_job_comes_back_with_the_parts_of_all_nodes_each_of_which_has_its_marker(nodes: Nodes) -> None:
+    same = {"STEPKEEPER_DONE": b"", "a/config": b"{}"}
+    nodes.first.write("step-1", {"part-0": b"0", ".metadata": b"m", **same})
+    nodes.other.write("step-1", {"part-1": b"1", **same})
+    for place in (nodes.first, nodes.other):
+        (place.out / "step-1" / "a" / "link").symlink_to("config")
+    nodes.brought()
+    nodes.first.begin((1, 1))
+    folders: dict[str, Any] = {"a": None, "a/link": "config"}
+    expected = {"part-0": b"0", "part-1": b"1", ".metadata": b"m", **same, **folders}
+    assert content(nodes.first.out / "step-1") == expected
+
+
+def test_a_file_that_two_nodes_wrote_differently_is_named_and_no_folder_is_made_of_either(nodes: Nodes) -> None:
+    nodes.first.write("step-1", {"a/config": b"1", "w": b"0"})
+    nodes.other.write("step-1", {"a/config": b"2"})
+    with pytest.raises(UnfitStep, match="a/config lies in"):
+        nodes.brought()
+    with pytest.raises(CopyMissing):
+        nodes.first.begin((1, 1))
+
+
+def test_links_of_one_node_never_take_the_files_of_another_outside(nodes: Nodes, tmp_path: Path) -> None:
+    """Each link of the chain climbs one folder, though each stays within the step by its words."""
+    seal, link = program_shards.plan_of, {"q": ".", "p": "q/..", "p2": "p/..", "p3": "p2/..", "p4": "p3/.."}
+    nodes.first.write("step-1", {"w": b"0"})
+    nodes.other.write("step-1", {"p4/evil": b"evil", "p/evil": b"evil"})
+
+    def with_links(listing: Any, **about: Any) -> Any:
+        return seal(listing and replace(listing, links=tuple(link.items())), **about)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(program_shards, "plan_of", with_links)
+        nodes.first.look(after_s=30)
+    before = sorted(str(path) for path in tmp_path.rglob("evil"))
+    assert nodes.other.look(after_s=30) == [1]
     key = Shard(1, 1, 1).flat_key
-    record = other.ssd.record(key)
-    place.ssd.put(other.ssd.data_path(key), key, digest=record["digest"], record=record)
-    place.restore(1, 1, [0, 1])
-    place.begin((1, 1))
-    assert content(place.out / "step-1") == {"part-0": b"0", "part-1": b"1", ".metadata": b"m"}
-    other.close()
+    record = nodes.other.ssd.record(key)
+    nodes.first.ssd.put(nodes.other.ssd.data_path(key), key, digest=record["digest"], record=record)
+    with pytest.raises((UnfitStep, RecordUnusable)):
+        nodes.first.restore(1, 1, [0, 1])
+    assert sorted(str(path) for path in tmp_path.rglob("evil")) == before
 
 
-@pytest.mark.parametrize("target", ["/etc/passwd", "../secret", "a/../../secret", ".."])
+def test_links_that_lead_outside_only_with_those_of_another_node_are_refused(nodes: Nodes, tmp_path: Path) -> None:
+    (nodes.first.write("step-1", {"w": b"0"}) / "q").symlink_to(".")
+    step = nodes.other.write("step-1", {"w-1": b"1", "q/x": b""})
+    (step / "p").symlink_to("q/..")
+    with pytest.raises(UnfitStep, match="q"):
+        nodes.brought()
+    assert not list(tmp_path.glob("ssd/own.programs/.stepkeeper-restored-*[0-9]"))
+
+
+@pytest.mark.parametrize("target", ["/etc/passwd", "../secret", "a/../../secret", "..", "here/../x", "link/x"])
 def test_a_link_that_leads_outside_is_refused_and_named_once(make: Any, target: str) -> None:
     place = make(sealed_by=SealedBy.RENAME)
     step = place.write("step-1")
+    (step / "here").symlink_to(".")
     (step / "link").symlink_to(target)
     assert place.look() == []
     place.watch = place.new_watch()
@@ -295,6 +359,32 @@ def test_the_newest_goes_first_and_older_ones_are_not_wanted_any_more(make: Any)
         place.write(f"step-{step}")
     assert place.look() == [3]
     assert place.look() == []
+
+
+def test_what_is_passed_over_between_two_sealed_steps_is_counted_beside_the_second(make: Any) -> None:
+    place = make(ranks=[0, 1], sealed_by=SealedBy.MARKER)
+
+    def counted(step: int) -> list[int]:
+        assert place.look() == [step]
+        return [place.ssd.record(Shard(1, step, rank).flat_key)["superseded"] for rank in (0, 1)]
+
+    for name in ("step-1", "step-2", "step-3", "checkpoint-2", "tmp-step-1", "best"):
+        place.write(name, {"w": b"w", "STEPKEEPER_DONE": b""})
+    place.write("step-0")
+    assert counted(3) == [2, 2]
+    place.write("step-4", {"w": b"w", "STEPKEEPER_DONE": b""})
+    assert counted(4) == [0, 0]
+    for step in (5, 6, 7):
+        place.write(f"step-{step}", {"w": b"w", "STEPKEEPER_DONE": b""})
+    place.watch = place.new_watch()
+    assert counted(7) == [2, 2]
+    place.die(0)
+    place.die(1)
+    place.restore(1, 4)
+    place.begin((1, 4))
+    place.write("step-9", {"w": b"w", "STEPKEEPER_DONE": b""})
+    assert place.look() == [9]
+    assert place.ssd.record(Shard(2, 9, 0).flat_key)["superseded"] == 0, "of an attempt that was given up is none"
 
 
 def test_a_step_that_the_program_removes_again_stays_a_snapshot(make: Any) -> None:
@@ -465,6 +555,93 @@ def test_a_beginning_that_is_interrupted_at_any_write_ends_the_same_when_it_is_a
         assert place.names() == ["step-10"]
         place.die()
         place.write("step-20")
+
+
+def test_a_kill_while_what_was_brought_is_removed_loses_no_beginning(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = make(ranks=[0, 1], of=Whose.RANK, sealed_by=SealedBy.RENAME)
+    for rank in (0, 1):
+        place.write("step-1", {"w": b"%d" % rank}, place=place.folder.out / f"rank-{rank}")
+        assert place.look() == [1]
+    place.restore(1, 1)
+    real, calls = program_restoring.shutil.rmtree, itertools.count()
+
+    def killed(path: Path) -> None:
+        if ".stepkeeper-restored" not in str(path):
+            return real(path)
+        (path / "about.json").unlink(missing_ok=True)
+        if next(calls) < 2:
+            raise KeyboardInterrupt
+        return real(path)
+
+    monkeypatch.setattr(program_restoring.shutil, "rmtree", killed)
+    arguments = {"epoch": 2, "job_key": "k", "snapshot": (1, 1), "ranks": [0, 1]}
+    for _kill in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            program_restoring.begin(place.folder, place.rule, **arguments)
+    found = program_restoring.begin(place.folder, place.rule, **arguments)
+    assert found.restored == {"rank-0": "step-1", "rank-1": "step-1"}
+    assert [(place.folder.out / f"rank-{rank}" / "step-1" / "w").read_bytes() for rank in (0, 1)] == [b"0", b"1"]
+    assert not list(place.folder.root.glob(".stepkeeper-restored-*"))
+
+
+def test_a_kill_between_the_folders_of_two_ranks_loses_no_beginning(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = make(ranks=[0, 1], of=Whose.RANK, sealed_by=SealedBy.RENAME)
+    for rank in (0, 1):
+        place.write("step-1", {"w": b"%d" % rank}, place=place.folder.out / f"rank-{rank}")
+        assert place.look() == [1]
+    arguments = {"epoch": 2, "job_key": "k", "snapshot": (1, 1), "ranks": [0, 1]}
+    place.restore(1, 1)
+    real = program_restoring._take_place
+
+    def killed(folder: ProgramFolder, rule: FolderRule, where: str, *given: Any, **more: Any) -> str:
+        if where == "rank-1":
+            raise KeyboardInterrupt
+        return real(folder, rule, where, *given, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(program_restoring, "_take_place", killed)
+        with pytest.raises(KeyboardInterrupt):
+            program_restoring.begin(place.folder, place.rule, **arguments)
+    found = program_restoring.begin(place.folder, place.rule, **arguments)
+    assert found.restored == {"rank-0": "step-1", "rank-1": "step-1"}
+
+
+def test_what_is_moved_aside_stays_up_to_the_limit_of_the_job_and_the_first_moved_goes_first(make: Any) -> None:
+    place = make(sealed_by=SealedBy.RENAME, aside_bytes=2_500_000)
+    for attempt in range(12):
+        step = place.write("step-7", {"w": os.urandom(1_000_000)})
+        os.utime(step / "w", (10**9 - attempt, 10**9 - attempt))
+        place.die()
+        place.begin()
+        left = sorted(path.name for path in place.folder.aside.iterdir())
+        assert left == sorted(f"e{each}-node-step-7.{each}" for each in range(max(1, attempt), attempt + 2))
+    place.rule = replace(place.rule, aside_bytes=0)
+    place.die()
+    place.begin()
+    assert list(place.folder.aside.iterdir()) == []
+    assert place.names() == []
+
+
+def test_what_cannot_be_removed_from_aside_or_has_the_longest_name_keeps_no_attempt_from_beginning(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = make(sealed_by=SealedBy.RENAME, aside_bytes=0)
+
+    def refused(_path: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    (place.out / ("." + "x" * 254)).mkdir()
+    (place.out / ("." + "x" * 253)).symlink_to("nowhere")
+    place.die()
+    with monkeypatch.context() as patch:
+        patch.setattr(program_aside.shutil, "rmtree", refused)
+        assert place.begin().ready
+    assert len(list(place.folder.aside.iterdir())) == 1
+    place.die()
+    place.begin()
+    assert list(place.folder.aside.iterdir()) == []
 
 
 def test_an_attempt_does_not_begin_from_a_step_that_was_not_brought(make: Any) -> None:

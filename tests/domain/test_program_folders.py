@@ -1,5 +1,7 @@
 """Snapshot folders of programs: which step a name means, and what a rule may say."""
 
+import time
+
 import pytest
 
 from reliability.domain import program_folders
@@ -61,12 +63,13 @@ def test_the_rule_is_said_in_words() -> None:
 
 
 def test_what_a_job_says_comes_back_whole_and_nothing_means_no_folder() -> None:
-    given = {"of": "rank", "sealed_by": "marker", "quiet_s": 2, "marker": "DONE", "pattern": r"x(?P<step>\d+)"}
+    named = {"of": "rank", "sealed_by": "marker", "marker": "DONE", "pattern": r"x(?P<step>\d+)"}
+    given = {**named, "quiet_s": 2, "aside_bytes": 5}
     read = program_folders.read(given, "snapshot_folder")
     assert read == {**given, "quiet_s": 2.0}
     rule = program_folders.rule_of(read)
     assert rule == FolderRule(
-        of=Whose.RANK, sealed_by=SealedBy.MARKER, quiet_s=2.0, marker="DONE", pattern=given["pattern"]
+        of=Whose.RANK, sealed_by=SealedBy.MARKER, quiet_s=2.0, marker="DONE", pattern=named["pattern"], aside_bytes=5
     )
     assert program_folders.rule_of(program_folders.read({}, "snapshot_folder")) == FolderRule()
     assert program_folders.read(None, "snapshot_folder") is None
@@ -86,6 +89,8 @@ def test_what_a_job_says_comes_back_whole_and_nothing_means_no_folder() -> None:
         ({"marker": ""}, "snapshot_folder.marker"),
         ({"pattern": "("}, "snapshot_folder.pattern"),
         ({"pattern": r"step-(\d+)"}, "snapshot_folder.pattern"),
+        ({"aside_bytes": -1}, "snapshot_folder.aside_bytes"),
+        ({"aside_bytes": 0.5}, "snapshot_folder.aside_bytes"),
     ],
 )
 def test_what_is_wrong_in_a_rule_is_told_with_its_field(given: object, field: str) -> None:
@@ -93,3 +98,36 @@ def test_what_is_wrong_in_a_rule_is_told_with_its_field(given: object, field: st
         program_folders.read(given, "snapshot_folder")
     assert caught.value.field == field
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        r"(a+)+", r"(?:a*)*", r"(a|aa)+", r"(?:a?){1000000000}", r"(?:){1000000000}", r"(?:a?b?)*", r"(?:-\d+)*",
+        r".*.*.*.*", r"(?>a+)*", r"(?=(a+)+b)", "a?" * 60, "(?:a|aa)" * 30, r"(?:.*a){30}", r"(?:(?:a+)?)+",
+        r"(x)?(?(1)(a+)+|b)",
+    ],
+)  # fmt: skip
+def test_a_pattern_that_might_try_for_hours_is_refused_with_what_would_be_right(body: str) -> None:
+    with pytest.raises(InvalidInput, match="for hours") as caught:
+        program_folders.read({"pattern": f"{body}(?P<step>1)"}, "snapshot_folder")
+    assert "at most three" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"model-(?P<step>\d+)",
+        r".*_.*_(?P<step>\d{1,9})\.(?:pt|bin)",
+        r"(?i:Step)[-_]?(?P<step>[0-9]+)(?:\.pt)?",
+        r"(?P<step>(?:\d{3})+)",
+        r"(?!best)(?:run-(?:a|b)-)?(?P<step>\d+)",
+    ],
+)
+def test_patterns_as_people_write_them_are_taken_and_no_name_holds_them_up(pattern: str) -> None:
+    rule = program_folders.rule_of(program_folders.read({"pattern": pattern}, "snapshot_folder"))
+    assert rule is not None
+    began = time.perf_counter()
+    for name in ("_" * 255, "1" * 255, "_" * 200 + "1" * 55, "run-a-" + "9" * 200, "123" * 80 + "x"):
+        rule.step_of(name)
+    assert time.perf_counter() - began < 5

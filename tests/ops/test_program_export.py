@@ -3,6 +3,7 @@
 import io
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -12,6 +13,7 @@ from reliability.errors import InvalidInput
 from reliability.management import program_files
 from reliability.tiers.directory import DirectoryTier
 from reliability.tiers.shards import Shard
+from reliability.tiers.step_folder import UnfitStep
 
 JOB = "own"
 
@@ -51,9 +53,38 @@ def test_the_files_of_all_ranks_come_back_into_one_folder(tmp_path: Path) -> Non
 
 def test_a_state_that_is_no_folder_and_a_path_that_leads_outside_are_refused_in_words(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="tells no format"):
-        program_files.write({"model": 1}, tmp_path / "x")
+        write(tmp_path, {"model": 1})
     for path in ("../x", "/x", "a/../../x"):
-        with pytest.raises(InvalidInput, match="leads outside"):
-            program_files.write({program_files.KIND: {"name": "s", "files": {path: b""}}}, tmp_path / "x")
+        with pytest.raises(UnfitStep, match="leads outside"):
+            write(tmp_path, {program_files.KIND: {"name": "s", "files": {path: b""}}})
     with pytest.raises(CommandError):
         export(tmp_path, "files.zip")
+
+
+def write(tmp_path: Path, *states: Any) -> None:
+    with program_files.opened(tmp_path / "a" / "x") as take:
+        for state in states:
+            take(state, tmp_path)
+
+
+@pytest.mark.parametrize("links", [{"p": ".."}, {"q": ".", "p": "q/.."}, {"q": ".", "r": "q/..", "p": "r/.."}])
+def test_no_links_of_one_rank_take_the_files_of_another_outside(tmp_path: Path, links: dict[str, str]) -> None:
+    first = {program_files.KIND: {"name": "s", "links": list(links.items())}}
+    second = {program_files.KIND: {"name": "s", "files": {"p/evil": b"x"}}}
+    for states in ((first, second), (second, first), (first,)):
+        with pytest.raises(UnfitStep):
+            write(tmp_path, *states)
+    assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("evil")} <= {"a/x/p/evil"}
+    assert not [path for path in tmp_path.rglob("*") if path.is_symlink()]
+
+
+def test_a_marker_of_every_node_is_one_file_and_what_lies_there_otherwise_is_never_written_over(tmp_path: Path) -> None:
+    (tmp_path / "storage").mkdir()
+    store(tmp_path, {"w": b"0", "DONE": b""}, 0)
+    store(tmp_path, {"w-1": b"1", "DONE": b""}, 1)
+    export(tmp_path, "files", "--ranks", "2")
+    export(tmp_path, "files", "--ranks", "2")
+    (tmp_path / "files" / "w").write_bytes(b"my own")
+    with pytest.raises(CommandError, match=r"w lies in .*another content"):
+        export(tmp_path, "files", "--ranks", "2")
+    assert (tmp_path / "files" / "w").read_bytes() == b"my own"

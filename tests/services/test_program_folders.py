@@ -20,7 +20,8 @@ def restores(world: World) -> list[OrderRecord]:
 def test_an_empty_table_means_the_defaults_which_nodes_are_told_and_people_read(world: World) -> None:
     job = world.submit(mode="plain", program=["sh", "-c", "work"], snapshot_folder={})
     told = launch.container(world.job())["snapshot_folder"]
-    assert told == {"of": "node", "sealed_by": "quiet", "quiet_s": 10.0, "marker": MARKER, "pattern": ""}
+    named = {"of": "node", "sealed_by": "quiet", "quiet_s": 10.0, "marker": MARKER, "pattern": ""}
+    assert told == {**named, "aside_bytes": 100 * 10**9}
     assert "nothing in it changed for 10 s" in job.folder_rule
 
 

@@ -108,8 +108,10 @@ class Command(BaseCommand):
 
     def _export(self, tier: TierStore, found: Sequence[Stored], options: dict[str, Any], _job: Job | None) -> None:
         path: Path = options["to"].absolute()
-        write = exporting.writer(path)
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".stepkeeper-") as folder:
+        with (
+            exporting.writer(path) as write,
+            tempfile.TemporaryDirectory(dir=path.parent, prefix=".stepkeeper-") as folder,
+        ):
             target = DirectoryTier(Path(folder))
             good = self._newest_good(tier, found, options, target)
             ranks = _ranks(good, options)
