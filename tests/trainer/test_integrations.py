@@ -56,8 +56,8 @@ def test_a_run_that_was_killed_goes_on_from_its_snapshot_with_the_losses_of_one_
     program = [torch_python, str(REPO / "examples" / example / "train.py"), "--losses"]
     world = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "24411", "PYTHONPATH": packages, **QUIET}
     job.begin([*program, str(tmp_path / "first"), "--steps", "100000"], every=every, **world)
-    if example == "lightning":  # where a file lies in the way of the folder, the first save fails
-        (job.folder.out / "node" / f".step-{every}.part").touch()
+    if example == "lightning":  # where a file has the name of the step, the first save fails
+        (job.folder.out / "node" / f"step-{every}").touch()
     shard = job.sealed()
     assert (f"no snapshot after step {every}, training goes on" in job.logs()) == (example == "lightning")
     wait_until(lambda: losses(tmp_path / "first")[-1][0] > shard.step + STEPS_AFTER, "steps after the snapshot", 60)
@@ -71,6 +71,33 @@ def test_a_run_that_was_killed_goes_on_from_its_snapshot_with_the_losses_of_one_
     assert [step for step, _loss in again] == list(range(shard.step + 1, shard.step + STEPS_AFTER + 1))
     assert again == [(step, expected[step]) for step, _loss in again]
     assert job.said == []
+
+
+@pytest.mark.parametrize("fails", ["gathering", "seal", "save"])
+def test_a_save_that_fails_on_one_rank_leaves_nothing_and_holds_no_other_rank_up(
+    tmp_path: Path, torch_python: str, packages: str, fails: str
+) -> None:
+    (tmp_path / "out").mkdir()
+    common = {"PYTHONPATH": packages, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "24412", "WORLD_SIZE": "2", **QUIET}
+    started = [
+        subprocess.Popen(
+            [torch_python, str(Path(__file__).with_name("failing_saves.py")), str(tmp_path / "out"), fails],
+            env={**os.environ, **common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    for each in started:
+        try:
+            out, told = each.communicate(timeout=120)
+        finally:
+            each.kill()
+        assert (each.returncode, out) == (0, "went on\n"), told
+        assert told.count("no snapshot after step 1, training goes on") == 1
+        assert "after step 2" not in told
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["step-2"]
 
 
 def test_the_wheel_holds_the_integrations_and_none_is_imported_by_the_client() -> None:

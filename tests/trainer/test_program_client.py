@@ -92,3 +92,20 @@ def test_a_node_that_had_nothing_to_write_still_marks_its_part_of_a_step(
 ) -> None:
     Steps(environment).mark(tmp_path / "out" / "checkpoint-4")
     assert [path.name for path in (tmp_path / "out" / "checkpoint-4").iterdir()] == ["DONE"]
+
+
+def test_a_step_that_fails_leaves_nothing_and_what_a_killed_one_left_goes_with_the_next(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    steps, out = Steps(environment), tmp_path / "out"
+    for name in (".step-1.part", ".step-99.part", ".mine.part", "step-3"):
+        (out / name / "deep").mkdir(parents=True)
+    (out / ".step-2.part").touch()
+    (steps.gathering(4) / "w").write_bytes(b"w")
+    assert sorted(path.name for path in out.iterdir()) == [".mine.part", ".step-4.part", "step-3"]
+    assert steps.gathering(4, own=False) == out / ".step-4.part"
+    steps.failed(4, OSError(errno.ENOSPC, "No space left on device"))
+    assert sorted(path.name for path in out.iterdir()) == [".mine.part", "step-3"]
+    with pytest.raises(FileNotFoundError):
+        steps.seal(4)
+    assert sorted(path.name for path in out.iterdir()) == [".mine.part", "step-3"]

@@ -10,6 +10,7 @@ Each rank writes its own files into the step's folder. With several nodes the jo
 every node then keeps its part, and gets all of them back.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch.distributed as dist
@@ -56,19 +57,30 @@ class Checkpoints:
 
     def save(self, step: int, state: dict[str, Any]) -> None:
         """Save a state; it is whole for a node once every rank has written. Training goes on when one could not."""
-        first = self.steps.run.local_rank == 0
-        self.steps.gathering(step, own=first)
-        self._barrier()
         try:
-            dcp.save(state, storage_writer=Writer(self.steps, step, **self._how))
-        except dcp.CheckpointException as error:  # of any rank, and told to all of them
+            self._save(step, state)
+        except (OSError, dcp.CheckpointException) as error:  # of any rank, and told to all of them
             self.steps.failed(step, error)
-        else:
-            self._barrier()
-            if first:
-                self.steps.seal(step)
         self.steps.run.resumed()
 
-    def _barrier(self) -> None:
-        if dist.is_available() and dist.is_initialized():
-            dist.barrier()
+    def _save(self, step: int, state: dict[str, Any]) -> None:
+        first = self.steps.run.local_rank == 0
+        _together(lambda: self.steps.gathering(step, own=first))
+        dcp.save(state, storage_writer=Writer(self.steps, step, **self._how))
+        _together(lambda: self.steps.seal(step) if first else None)
+
+
+def _together(act: Callable[[], object]) -> None:
+    """Have every rank do something, and wait for the others. Raises the OSError of the first that could not, on all."""
+    mine: OSError | None = None
+    try:
+        act()
+    except OSError as error:
+        mine = error
+    errors: list[OSError | None] = [mine]
+    if dist.is_available() and dist.is_initialized():
+        errors = [None] * dist.get_world_size()
+        dist.all_gather_object(errors, mine)
+    for error in errors:
+        if error is not None:
+            raise error

@@ -43,7 +43,10 @@ class SnapshotCallback(TrainerCallback):  # type: ignore[misc]
     def on_save(self, args: Any, state: Any, control: Any, **_more: Any) -> Any:
         """After a checkpoint: it is whole once all ranks of this node have written their part of it."""
         if self.steps.folder is not None and self._is_last(args):
-            self.steps.mark(self.steps.folder / f"checkpoint-{state.global_step}")
+            try:
+                self.steps.mark(self.steps.folder / f"checkpoint-{state.global_step}")
+            except OSError as error:
+                self.steps.failed(state.global_step, error)
         self.steps.run.resumed()
         return control
 

@@ -5,6 +5,7 @@ name and gets its own when it is whole; a marker file says so too. Outside a gua
 nothing and begins anew.
 """
 
+import contextlib
 import os
 import shutil
 import sys
@@ -50,17 +51,22 @@ class Steps:
             self.run.step(step, loss=loss)
 
     def gathering(self, step: int, *, own: bool = True) -> Path:
-        """Return the folder in which a step is gathered. `own`: this rank makes it, and empty."""
-        path = self._in_folder(f".step-{step}.part")
+        """Return the folder in which a step is gathered. `own`: this rank makes it, empty, and removes what is left of
+        steps that were gathered before and never got their name. Raises OSError."""
+        path = self._in_folder(_gathered(step))
         if own:
-            shutil.rmtree(path, ignore_errors=True)
+            for left in path.parent.glob(_gathered("*")):
+                _remove(left)
             path.mkdir(parents=True)
         return path
 
     def seal(self, step: int) -> Path:
-        """Say that a step which was gathered is whole; return where it is now. One rank of the folder does it."""
-        path, final = self._in_folder(f".step-{step}.part"), self._in_folder(f"step-{step}")
-        self.mark(path)
+        """Say that a step which was gathered is whole; return where it is now. One rank of the folder does it.
+
+        Raises OSError, also when the folder is not there: then the step failed.
+        """
+        path, final = self._in_folder(_gathered(step)), self._in_folder(f"step-{step}")
+        (path / self._marker).touch()
         path.rename(final)
         return final
 
@@ -70,7 +76,9 @@ class Steps:
         (step_folder / self._marker).touch()
 
     def failed(self, step: int, error: BaseException) -> None:
-        """Tell that a step could not be saved; training goes on without it."""
+        """Tell that a step could not be saved, and remove what was gathered of it; training goes on without it."""
+        if self.folder is not None:
+            _remove(self._in_folder(_gathered(step)))
         code, message, hint = describe(error)
         hint = "Free space on the node's SSD, or have the program keep fewer steps." if code == "tier_full" else hint
         text = f"no snapshot after step {step}, training goes on: {message}. {hint}"
@@ -83,3 +91,14 @@ class Steps:
         if self.folder is None:
             raise ConfigurationError("there is no snapshot folder: the program runs outside a guarded job")
         return self.folder / name
+
+
+def _gathered(step: int | str) -> str:
+    return f".step-{step}.part"
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or folder as far as that goes: what stays is in nobody's way but its own name's."""
+    shutil.rmtree(path, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        path.unlink()
