@@ -240,7 +240,7 @@ class AgentNode:
 
     def _report_dropped(self) -> None:
         for kind, count in self._spool.dropped().items():
-            evidence = f"{count} reports of kind {kind} were dropped while the server was away: the spool was full."
+            evidence = f"{count} reports of kind {kind} were dropped: the spool was full, or they could not be sent."
             self._reporter.report(
                 "finding", {"code": "reports-dropped", "rank": None, "evidence": evidence, "count": count}
             )
