@@ -16,7 +16,7 @@ from reliability.agent.clock import steady
 from reliability.agent.jobrecord import JobRecord
 from reliability.agent.lane import say, where_is, with_drain
 from reliability.agent.program_folder import Attempt, Known, ProgramFolder
-from reliability.agent.program_listing import ChangedStep, Listing, UnfitStep
+from reliability.agent.program_listing import ChangedStep, Listing
 from reliability.domain import program_folders
 from reliability.domain.program_folders import FolderRule, SealedBy
 from reliability.domain.snapshots import Tier
@@ -24,6 +24,7 @@ from reliability.errors import CopyMissing, DigestMismatch, TierError, TierFull
 from reliability.tiers import copying
 from reliability.tiers.directory import DirectoryTier
 from reliability.tiers.shards import Shard
+from reliability.tiers.step_folder import UnfitStep
 from reliability.trainer import layout
 
 LOOK_S = 0.25

@@ -81,6 +81,6 @@ def _together(act: Callable[[], object]) -> None:
     if dist.is_available() and dist.is_initialized():
         errors = [None] * dist.get_world_size()
         dist.all_gather_object(errors, mine)
-    for error in errors:
-        if error is not None:
-            raise error
+    first = next((each for each in errors if each is not None), None)
+    if first is not None:
+        raise first
