@@ -1,14 +1,15 @@
 """Which of a neighbour's shards lie in this node's memory too? A child of the agent that fetches the newest of them.
 
 It asks the neighbour again and again what is newest, takes what it lacks, and lets go of what two newer steps have
-taken the place of. A shard counts through its commit record, which is written last; whatever kills this process leaves
-nothing that looks whole. Every copy made or let go, and every trouble, is one JSON line on standard output.
+taken the place of, and of ranks that no order names any more. A shard counts through its commit record, which is
+written last; whatever kills this process leaves nothing that looks whole. Every copy made or let go, and every trouble,
+is one JSON line on standard output.
 """
 
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from reliability.agent.lane import say, where_is
 from reliability.agent.peer_store import Asked, Peer, PeerShard, newest
 from reliability.agent.probes import request
 from reliability.domain.snapshots import Tier
-from reliability.errors import CopyMissing, DigestMismatch, ReliabilityError, TierFull
+from reliability.errors import CopyMissing, DigestMismatch, ReliabilityError, TierFull, TierUnreachable
 from reliability.tiers import opening, shards
 from reliability.tiers.directory import DirectoryTier
 from reliability.tiers.pacing import Pace
@@ -24,7 +25,7 @@ from reliability.tiers.shards import Shard
 
 LOOK_S = 0.25
 LONGEST_PAUSE_S = 5.0
-TRANSFER_LIMIT_S = 300.0
+LIST_LIMIT_S = 10.0
 REPEAT_PROBLEM_S = 30.0
 STEPS_KEPT = 2
 LEAST_FREE = 0.1
@@ -33,7 +34,11 @@ OWNER = "partner"
 
 
 class Keeper:
-    """Keeps the newest shards of some ranks of one job. `wanted`: job, epoch, peer, folder, bytes_per_s, limit_s."""
+    """Keeps the newest shards of some ranks of one job.
+
+    `wanted`: job, epoch, peer, folder, bytes_per_s, limit_s, and kept_ranks: all whose shards may lie in the folder;
+    None for any. A shard has the rest of `limit_s` to come, as long as its pieces go on coming.
+    """
 
     def __init__(self, wanted: Mapping[str, Any]) -> None:
         peer = wanted["peer"]
@@ -44,7 +49,10 @@ class Keeper:
         self._ranks = {int(rank) for rank in peer["ranks"]}
         self._pace = Pace(float(wanted["bytes_per_s"]))
         self._store = DirectoryTier(Path(wanted["folder"]), owner=OWNER, private=True)
+        kept = wanted.get("kept_ranks")
+        self._kept_ranks = None if kept is None else self._ranks | {int(rank) for rank in kept}
         self._problem = ("", 0.0)
+        self._damaged: set[tuple[Shard, str]] = set()
         self._end = time.monotonic() + float(wanted["limit_s"])
 
     def run(self) -> None:
@@ -60,40 +68,59 @@ class Keeper:
         opening.make_private(self._store.root.parent)
         opening.make_private(self._store.root)
         self._store.sweep()
+        for shard in self._all_held():
+            if self._kept_ranks is not None and shard.rank not in self._kept_ranks:
+                self._remove(shard)
         for shard in self._held():
             self._tell(shard)
 
     def look(self) -> bool:
         """Take what is newer than what is kept; return whether the neighbour answered and all went well."""
         try:
-            for shard, digest in newest(self._peer, self._asked("newest", "", 10.0)):
-                if shard.rank in self._ranks and self._is_news(shard):
-                    self._take(shard, digest)
-        except (CopyMissing, DigestMismatch):
-            return True  # it was written over while it was read: there is a newer one
+            listed = self._listed()
+            self._damaged &= set(listed)
+            for shard, digest in listed:
+                if self._is_news(shard) and (shard, digest) not in self._damaged:
+                    self._take_if_it_stays(shard, digest)
         except ReliabilityError as error:
             self._trouble(error)
             return False
         self._problem = ("", 0.0)
         return True
 
+    def _listed(self) -> list[tuple[Shard, str]]:
+        listed = newest(self._peer, self._asked("newest", "", LIST_LIMIT_S))
+        return [(shard, digest) for shard, digest in listed if shard.rank in self._ranks]
+
+    def _take_if_it_stays(self, shard: Shard, digest: str) -> None:
+        """Take a shard. One that is listed no more was written over while it was read: there is a newer one.
+
+        One that still is and cannot be read whole is damaged there: that is told once, and the others' go on.
+        """
+        try:
+            if not digest:
+                raise CopyMissing(f"The record of {shard.flat_key} in the memory of {self._peer.node} cannot be read.")
+            self._take(shard, digest)
+        except (CopyMissing, DigestMismatch, TierUnreachable) as error:
+            if (shard, digest) not in self._listed():
+                return
+            if isinstance(error, TierUnreachable):
+                raise
+            self._damaged.add((shard, digest))
+            say("snapshot_problem", self._job, {**where_is(shard), "tier": Tier.PARTNER, **error.detail})
+
     def _is_news(self, shard: Shard) -> bool:
         mine = [each for each in self._held() if each.rank == shard.rank]
         return not mine or shard > max(mine)
 
     def _take(self, shard: Shard, digest: str) -> None:
-        peer = PeerShard(self._peer, self._asked(shard.flat_key, digest, TRANSFER_LIMIT_S))
+        asked = self._asked(shard.flat_key, digest, max(self._end - time.monotonic(), 0.1))
+        peer = PeerShard(self._peer, asked, pace=lambda count: self._pace.take(count))
         with peer.opened() as chunks:
             self._check_room(shard, int(peer.record["size_bytes"]))
-            arriving = _Arriving(peer.record, self._paced(chunks))
-            self._store.adopt(arriving, shard.flat_key, shard.flat_key, digest=digest, record=peer.record)  # type: ignore[arg-type]
+            self._store.take_in(chunks, shard.flat_key, digest=digest, record=peer.record)
         self._tell(shard)
         self._let_go(shard.rank)
-
-    def _paced(self, chunks: Iterator[memoryview]) -> Iterator[memoryview]:
-        for chunk in chunks:
-            self._pace.take(len(chunk))
-            yield chunk
 
     def _check_room(self, shard: Shard, size: int) -> None:
         """Raise TierFull, with the figures, when this copy would leave too little memory to others."""
@@ -108,11 +135,17 @@ class Keeper:
 
     def _let_go(self, rank: int) -> None:
         for shard in sorted(each for each in self._held() if each.rank == rank)[:-STEPS_KEPT]:
-            self._store.delete(shard.flat_key)
-            say("snapshot_removed", self._job, {**where_is(shard), "tier": Tier.PARTNER})
+            self._remove(shard)
+
+    def _remove(self, shard: Shard) -> None:
+        self._store.delete(shard.flat_key)
+        say("snapshot_removed", self._job, {**where_is(shard), "tier": Tier.PARTNER})
+
+    def _all_held(self) -> list[Shard]:
+        return [shard for shard in map(shards.parse, self._store.keys("")) if shard]
 
     def _held(self) -> list[Shard]:
-        return [shard for shard in map(shards.parse, self._store.keys("")) if shard and shard.rank in self._ranks]
+        return [shard for shard in self._all_held() if shard.rank in self._ranks]
 
     def _tell(self, shard: Shard) -> None:
         record = self._store.record(shard.flat_key)
@@ -131,22 +164,6 @@ class Keeper:
 
     def _asked(self, key: str, digest: str, limit_s: float) -> Asked:
         return Asked(job=self._job, epoch=self._epoch, tier="memory", key=key, digest=digest, limit_s=limit_s)
-
-
-class _Arriving:
-    """A shard that comes from another node, as a tier adopts one."""
-
-    def __init__(self, record: Mapping[str, Any], chunks: Iterator[memoryview]) -> None:
-        self._record = record
-        self._chunks = chunks
-
-    def record(self, _key: str) -> Mapping[str, Any]:
-        """Return the commit record that came with it."""
-        return self._record
-
-    def pieces(self, _key: str) -> Iterator[memoryview]:
-        """Yield its chunks, checked."""
-        return self._chunks
 
 
 def main() -> None:

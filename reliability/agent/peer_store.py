@@ -8,7 +8,7 @@ import contextlib
 import json
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +34,10 @@ class Peer:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """One shard on another node: the digest its bytes must have, and how long all of it may take in seconds."""
+    """One shard on another node: the digest its bytes must have, and how long all of it may take in seconds.
+
+    A side that is silent for peer_wire.IDLE_S ends it sooner.
+    """
 
     job: str
     epoch: int
@@ -47,9 +50,10 @@ class Asked:
 class PeerShard:
     """One shard as it is read from a peer. Raises CopyMissing, DigestMismatch, TierUnreachable."""
 
-    def __init__(self, peer: Peer, asked: Asked) -> None:
+    def __init__(self, peer: Peer, asked: Asked, *, pace: Callable[[int], object] = int) -> None:
         self._peer = peer
         self._asked = asked
+        self._pace = pace
         self.record: dict[str, Any] = {}
 
     def listed(self) -> list[dict[str, Any]]:
@@ -74,7 +78,7 @@ class PeerShard:
         place = (self._peer.address, self._peer.port)
         try:
             with socket.create_connection(place, timeout=min(CONNECT_S, self._asked.limit_s)) as connection:
-                yield Line(connection, end=end)
+                yield Line(connection, end=end, pace=self._pace)
         except OSError as error:
             told = f"{self._asked.key} on node {self._peer.node} ({self._asked.tier}) could not be read: {error}."
             raise TierUnreachable(told, hint=_HINT) from error
@@ -140,11 +144,14 @@ class PeerShard:
 
 
 def newest(peer: Peer, asked: Asked) -> list[tuple[Shard, str]]:
-    """Return the newest shards that another node serves, with their digests. Raises CopyMissing, TierUnreachable."""
+    """Return the newest shards that another node serves, with their digests. Raises CopyMissing, TierUnreachable.
+
+    A digest is "" where that node cannot read its own record of the shard.
+    """
     found = []
     for item in PeerShard(peer, asked).listed():
         shard, digest = shards.parse(str(item.get("key"))), str(item.get("digest"))
-        if shard is not None and digests.PATTERN.fullmatch(digest):
+        if shard is not None and (not digest or digests.PATTERN.fullmatch(digest)):
             found.append((shard, digest))
     return sorted(found)
 

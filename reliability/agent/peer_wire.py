@@ -10,7 +10,7 @@ import hmac
 import json
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 LINE_LIMIT = 4096
@@ -24,11 +24,15 @@ class PeerGone(OSError):
 
 
 class Line:
-    """One connection with a time at which it ends, whatever happens. Raises PeerGone for all that goes wrong."""
+    """One connection with a time at which it ends, whatever happens. Raises PeerGone for all that goes wrong.
 
-    def __init__(self, connection: socket.socket, *, end: float) -> None:
+    `pace` is called with the bytes that came, piece by piece, and may wait: the other side must go on being heard.
+    """
+
+    def __init__(self, connection: socket.socket, *, end: float, pace: Callable[[int], object] = int) -> None:
         self._connection = connection
         self._end = end
+        self._pace = pace
 
     def say(self, message: Mapping[str, Any]) -> None:
         """Send one object as a line."""
@@ -73,6 +77,7 @@ class Line:
             if not got:
                 raise PeerGone(f"the other side closed the connection, {count - filled} bytes before the end")
             filled += got
+            self._pace(got)
 
     def _received(self, count: int, limit_s: float) -> bytes:
         with _gone():

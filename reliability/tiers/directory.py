@@ -8,7 +8,7 @@ import contextlib
 import os
 import re
 import secrets
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from reliability.domain.snapshots import EpochStart
 from reliability.errors import CopyMissing, InvalidInput
 from reliability.ports import Record, TierStore
 from reliability.tiers import copying, direct, lines, opening, owners, records
-from reliability.tiers.owners import OWNER_NAME
 from reliability.tiers.pacing import Pace
 
 DATA_SUFFIX = ".snap"
@@ -55,12 +54,7 @@ class DirectoryTier:
 
     def claim(self, job_key: str, *, ranks: int) -> None:
         """Write down whose place this is, unless it is written already. Raises TierConflict when it is another's."""
-        path = self.root / OWNER_NAME
-        if not self._owner_said() and not self.keys(""):
-            self._make_folder(self.root)
-            with copying.tier_errors(path):
-                opening.create_once(path, owners.composed(job_key, ranks))  # of several writers the first
-        owners.check(str(self.root), self._owner_said(), job_key)
+        owners.claim(str(self.root), self, job_key, ranks=ranks, is_empty=lambda: not self.keys(""))
 
     def set_aside(self) -> Path:
         """Move the whole folder out of the way, nothing of it lost; return where it lies now."""
@@ -72,14 +66,22 @@ class DirectoryTier:
 
     def ranks(self) -> int:
         """Return how many ranks the job has whose place this is; 0 when nobody said so."""
-        return owners.ranks(self._owner_said())
+        return owners.ranks(self)
 
-    def _owner_said(self) -> bytes:
-        path = self.root / OWNER_NAME
+    def said(self, name: str) -> bytes | None:
+        """Return what a small file beside the shards holds, None when there is none. Raises TierError."""
+        path = self.root / name
         with contextlib.suppress(CopyMissing), copying.tier_errors(path):
             if self.root.is_dir():
                 return opening.small(path, records.LIMIT_BYTES)
-        return b""
+        return None
+
+    def say(self, name: str, content: bytes, *, anew: bool) -> None:
+        """Write a small file beside the shards; not `anew`: unless there is one. Raises TierError."""
+        path = self.root / name
+        self._make_folder(self.root)
+        with copying.tier_errors(path):
+            opening.replace(path, content) if anew else opening.create_once(path, content)
 
     def note_start(self, start: EpochStart) -> None:
         """Keep how an attempt began; what is kept of it already stays."""
@@ -170,11 +172,26 @@ class DirectoryTier:
         `told` is called with the bytes of each piece that came. Raises CopyMissing, DigestMismatch, TierError.
         """
         source.record(source_key)  # without a good one nobody could read the shard
+        return self.take_in(source.pieces(source_key), key, digest=digest, record=record, told=told)
+
+    def take_in(
+        self,
+        pieces: Iterable[bytes | memoryview],
+        key: str,
+        *,
+        digest: str,
+        record: Mapping[str, Any],
+        told: Callable[[int], object] = int,
+    ) -> int:
+        """Store what comes in pieces under a key with its commit record, verified on the way; return its size in bytes.
+
+        Raises CopyMissing, DigestMismatch, TierError.
+        """
         data, commit = self.data_path(key), self._record_path(key)
         self._make_folder(data.parent)
         with copying.tier_errors(commit):
             opening.remove(commit)
-        size = copying.gathered(source.pieces(source_key), data, digest=digest, owner=self.owner, told=told)
+        size = copying.gathered(pieces, data, digest=digest, owner=self.owner, told=told)
         copying.write_json(commit, records.guarded({**record, "size_bytes": size, "digest": digest}), owner=self.owner)
         return size
 

@@ -14,23 +14,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reliability.agent import payloads, peer_keeper, restoring, sealing
+from reliability.agent import payloads, peer_keeper, peer_wire, restoring, sealing
 from reliability.agent.desk import OrderFailed
 from reliability.agent.folder import JobFolder as AgentFolder
 from reliability.agent.peer_keeper import Keeper
 from reliability.agent.peer_serving import PARTNERS
 from reliability.tiers import copying
 from reliability.tiers.directory import DirectoryTier
+from reliability.tiers.shards import Shard
 from reliability.trainer.folder import JobFolder
 from reliability.trainer.parts import NOTHING, Named
 from reliability.trainer.reading import load
 from reliability.trainer.snapshots import MemoryTier
 from tests.agent.conftest import CHECKOUT
 from tests.agent.ingest import until
-from tests.agent.shardfiles import damage
+from tests.agent.shardfiles import commit, damage
 from tests.agent.test_peers import EPOCH, TOKEN, Serving
 from tests.trainer.shards import JOB
 
+CODES_OF_DAMAGE = {"flipped": "digest_mismatch", "cut": "digest_mismatch", "record": "copy_missing"}
 KILLS = int(os.environ.get("STEPKEEPER_KILLS", "8"))
 
 
@@ -48,8 +50,12 @@ class Neighbours:
         job.make()
         self.memory = job.memory
         self.trainer = MemoryTier(job, job=JOB, epoch=EPOCH, rank=0)
-        payload = {"token": TOKEN, "limit_s": 60, "hold": False, "shards": [], "ranks": [0]}
-        self.port = int(self.owner.peers.serve(payload, job=JOB, epoch=EPOCH)["port"])
+        self.port = self.serve_ranks(0)
+
+    def serve_ranks(self, *ranks: int) -> int:
+        """Serve the newest shards of these ranks; return the port."""
+        payload = {"token": TOKEN, "limit_s": 60, "hold": False, "shards": [], "ranks": list(ranks)}
+        return int(self.owner.peers.serve(payload, job=JOB, epoch=EPOCH)["port"])
 
     @property
     def wanted(self) -> dict[str, Any]:
@@ -122,6 +128,78 @@ def test_the_rate_is_kept(neighbours: Neighbours) -> None:
     neighbours.keeper(bytes_per_s=40e6).look()
     assert time.monotonic() - began > 0.15  # 24 MB, the first chunk of which waits for nothing
     assert neighbours.kept == [f"e{EPOCH}-s10-r0"]
+
+
+@pytest.mark.parametrize("what", ["flipped", "cut", "record"])
+def test_what_is_damaged_in_a_neighbours_memory_is_told_once_and_the_others_go_on(
+    neighbours: Neighbours, what: str
+) -> None:
+    """It is not fetched again and again, and a newer step is taken as ever."""
+    port = neighbours.serve_ranks(0, 1)
+    neighbours.save(10)
+    commit(neighbours.memory, Shard(EPOCH, 10, 1), b"rank 1" * 1000, job=JOB)
+    spoiled = neighbours.memory / f"e{EPOCH}-s10-r0.snap"
+    if what == "record":
+        spoiled.with_suffix(".json").write_text("{}")
+    else:
+        break_it(spoiled, what)
+    peer = {**neighbours.wanted["peer"], "port": port, "ranks": [0, 1]}
+    keeper = neighbours.keeper(peer=peer)
+    assert [keeper.look() for _ in range(3)] == [True, True, True]
+    assert neighbours.kept == [f"e{EPOCH}-s10-r1"]
+    (problem,) = neighbours.of_kind("snapshot_problem")
+    assert (problem["code"], problem["step"], problem["rank"]) == (CODES_OF_DAMAGE[what], 10, 0)
+    assert "owner" in problem["message"]
+    neighbours.save(20)
+    assert keeper.look()
+    assert f"e{EPOCH}-s20-r0" in neighbours.kept
+
+
+def test_a_slot_that_is_written_over_while_it_is_read_is_no_trouble(neighbours: Neighbours) -> None:
+    """The owner ends the connection then: that says nothing of the owner or of its network."""
+    neighbours.save(10, words=6_000_000)
+    keeper = neighbours.keeper()
+    real, saved = keeper._pace.take, []
+
+    def overwritten(count: int) -> None:
+        if not saved:
+            saved.extend((20, 30, 40))
+            for step in saved:
+                neighbours.save(step, words=6_000_000)
+        real(count)
+
+    keeper._pace.take = overwritten  # type: ignore[method-assign]
+    assert keeper.look()
+    assert saved
+    until(lambda: keeper.look() and f"e{EPOCH}-s40-r0" in neighbours.kept, 10)
+    assert neighbours.of_kind("snapshot_problem") == []
+
+
+def test_a_shard_may_take_as_long_as_its_pieces_go_on_coming(
+    neighbours: Neighbours, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither how long the whole takes nor the limit of one wait ends it: each piece has its own."""
+    monkeypatch.setattr(peer_wire, "IDLE_S", 0.3)
+    neighbours.save(10, words=3_000_000)
+    began = time.monotonic()
+    assert neighbours.keeper(bytes_per_s=24e6).look()
+    assert time.monotonic() - began > 0.8
+    assert neighbours.kept == [f"e{EPOCH}-s10-r0"]
+
+
+def test_shards_of_ranks_that_no_pair_names_any_more_are_let_go_and_told(neighbours: Neighbours) -> None:
+    for rank in (0, 5, 7):
+        commit(neighbours.folder, Shard(EPOCH - 1, 10, rank), b"x" * 100, job=JOB)
+    neighbours.keeper(kept_ranks=[0, 7])
+    assert neighbours.kept == [f"e{EPOCH - 1}-s10-r0", f"e{EPOCH - 1}-s10-r7"]
+    assert [body["rank"] for body in neighbours.of_kind("snapshot_removed")] == [5]
+    assert [body["rank"] for body in neighbours.of_kind("snapshot_copy")] == [0]
+
+
+def test_an_order_that_names_no_other_ranks_lets_nothing_go(neighbours: Neighbours) -> None:
+    commit(neighbours.folder, Shard(EPOCH - 1, 10, 5), b"x" * 100, job=JOB)
+    neighbours.keeper()
+    assert neighbours.kept == [f"e{EPOCH - 1}-s10-r5"]
 
 
 def test_a_neighbour_that_is_gone_is_told_of_and_what_is_kept_stays(neighbours: Neighbours) -> None:

@@ -1,5 +1,6 @@
 """What one node reads from another is what the order named, whole and verified, or it is not used at all."""
 
+import contextlib
 import json
 import socket
 import threading
@@ -10,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from reliability.agent.peer_server import MOST_UNPROVEN, PeerServer
 from reliability.agent.peer_serving import PARTNERS, PeerServing
 from reliability.agent.peer_store import Asked, Peer, PeerShard
-from reliability.agent.peer_wire import proof
+from reliability.agent.peer_wire import LINE_LIMIT_S, proof
 from reliability.errors import CopyMissing, DigestMismatch, InvalidInput, TierUnreachable
 from reliability.tiers.shards import Shard
 from tests.agent.ingest import until
@@ -218,6 +220,45 @@ def test_a_transfer_that_stops_half_way_is_an_error_and_no_shard(node: Serving) 
 
     with pytest.raises(TierUnreachable, match="before the end"):
         fetch(played(answer), copy["digest"])
+
+
+def test_silent_connections_take_nobodys_place(node: Serving) -> None:
+    """However many are open and say nothing, who proves the token is served at once."""
+    copy = commit(node.folder("ssd"), SHARD, CONTENT, job=JOB)
+    port = node.serve(("ssd", SHARD.flat_key))
+    with contextlib.ExitStack() as stack:
+        silent = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(40)]
+        began = time.monotonic()
+        assert fetch(port, copy["digest"]) == CONTENT
+        assert time.monotonic() - began < LINE_LIMIT_S
+        assert len(silent) == 40
+
+
+def test_the_address_with_most_silent_connections_loses_its_oldest() -> None:
+    wanted = {"token": TOKEN, "job": JOB, "epoch": 1, "hold": True, "shards": [], "ranks": [], "limit_s": 5}
+    server = PeerServer({**wanted, "memory_dir": "/m", "partner_dir": "/p", "ssd_dir": "/s"})
+    with contextlib.ExitStack() as stack:
+        pairs = [stack.enter_context(_both_ends()) for _ in range(MOST_UNPROVEN + 1)]
+        addresses = ["10.0.0.1", *["10.0.0.2"] * (MOST_UNPROVEN - 1), "10.0.0.3"]
+        for (here, _there), address in zip(pairs, addresses, strict=True):
+            server._let_in(here, address)
+        ended = [number for number, (_here, there) in enumerate(pairs) if _is_over(there)]
+    assert ended == [1]
+
+
+@contextlib.contextmanager
+def _both_ends() -> Iterator[tuple[socket.socket, socket.socket]]:
+    here, there = socket.socketpair()
+    with here, there:
+        there.setblocking(False)
+        yield here, there
+
+
+def _is_over(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(1) == b""
+    except BlockingIOError:
+        return False
 
 
 def test_nobody_listens_and_that_is_told_with_the_name_of_the_node() -> None:
