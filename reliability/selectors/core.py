@@ -16,6 +16,7 @@ from reliability.models import (
     Epoch,
     Failover,
     Hold,
+    Incident,
     Job,
     Node,
     OrderRecord,
@@ -31,6 +32,10 @@ from reliability.models import (
 INGEST_BEAT = "ingest"
 LISTENING_GAP_S = 3.0
 """Longer than this without a beat of ingest, nobody listened: silence of nodes in that time proves nothing."""
+
+
+TRIAL_FAILED = "trial-restore-failed"
+"""Code of what a trial restore found."""
 
 
 def listening_since(now: datetime) -> datetime | None:
@@ -77,6 +82,11 @@ def placement(job: Job) -> dict[int, str]:
 def open_failover(job: Job) -> Failover | None:
     """Return the recovery of this job that is not over."""
     return Failover.objects.filter(job=job, state__in=OPEN).first()
+
+
+def incidents_of(job: Job) -> QuerySet[Incident]:
+    """Return the incidents of a job's training; a copy that failed its trial is one apart, and stops nothing."""
+    return Incident.objects.filter(job=job).exclude(code=TRIAL_FAILED)
 
 
 def all_finished(job: Job) -> bool:

@@ -35,8 +35,9 @@ def recovering() -> bool:
 
 
 def copies_for(snapshot: Snapshot, node: Node) -> dict[int, list[SnapshotCopy]]:
-    """Return rank -> the copies that a node can read: those on storage, and those on its own SSD."""
-    rows = SnapshotCopy.objects.filter(snapshot=snapshot, state=CopyState.COMMITTED).select_related("node")
+    """Return rank -> the copies that a node can read: on storage and on its own SSD, none that is to be removed."""
+    rows = SnapshotCopy.objects.filter(snapshot=snapshot, state=CopyState.COMMITTED, planned_removal=None)
+    rows = rows.select_related("node")
     readable = rows.filter(tier=Tier.STORAGE) | rows.filter(tier=Tier.SSD, node=node)
     found: dict[int, list[SnapshotCopy]] = {}
     for copy in readable.order_by("rank", "tier"):

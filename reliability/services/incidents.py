@@ -69,7 +69,7 @@ def judge(job_id: int) -> Incident | None:
         if job.state in Job.TERMINAL:
             return None
         _give_to_their_nodes(job)
-        incident = Incident.objects.filter(job=job, closed_at=None).order_by("-id").first()
+        incident = core.incidents_of(job).filter(closed_at=None).order_by("-id").first()
         findings = _findings(job, incident)
         judgement = _judgement(job, findings)
         if judgement is None or judgement.undecided or (incident and not _news(findings, incident)):
@@ -85,7 +85,7 @@ def _settle_old(job: Job) -> None:
     if job.state not in Job.TERMINAL:
         late = late.filter(Q(epoch__lt=job.epoch) | Q(epoch=None))
     if late.exists():
-        late.update(incident=Incident.objects.filter(job=job).order_by("-id").first())
+        late.update(incident=core.incidents_of(job).order_by("-id").first())
 
 
 def _give_to_their_nodes(job: Job) -> None:

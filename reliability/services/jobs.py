@@ -261,12 +261,12 @@ def warm_standbys(job: Job) -> None:
 def _go_on_if_it_does(job: Job) -> None:
     """A job that waits for a person runs again once every rank has stepped since it began to wait."""
     decided = Failover.objects.filter(job=job).aggregate(at=Max("ended_at"))["at"]
-    found = Incident.objects.filter(job=job).aggregate(at=Max("opened_at"))["at"]
+    found = core.incidents_of(job).aggregate(at=Max("opened_at"))["at"]
     since = max((at for at in (decided, found) if at is not None), default=job.created_at)
     if not core.all_step_on(job, since=since):
         return
     told = "Training goes on by itself: every rank has made a step since."
-    Incident.objects.filter(job=job, closed_at=None).update(closed_at=clock.now(), close_reason=told)
+    core.incidents_of(job).filter(closed_at=None).update(closed_at=clock.now(), close_reason=told)
     _set_state(job, Job.State.RUNNING, "")
 
 

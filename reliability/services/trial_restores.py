@@ -15,14 +15,26 @@ from django.db import IntegrityError, transaction
 from reliability.domain import faults
 from reliability.domain.faults import Action
 from reliability.domain.orders import OrderKind
-from reliability.domain.snapshots import SnapshotId
-from reliability.errors import DomainError, InvalidInput
-from reliability.models import Finding, Incident, Job, Node, OrderRecord, Snapshot, TrialRestore, TrialSchedule
+from reliability.domain.snapshots import CopyState, SnapshotId, Tier
+from reliability.errors import CopyMissing, DomainError, InvalidInput
+from reliability.models import (
+    Finding,
+    Incident,
+    Job,
+    Node,
+    OrderRecord,
+    PlannedRemoval,
+    Snapshot,
+    SnapshotCopy,
+    TrialRestore,
+    TrialSchedule,
+)
+from reliability.selectors import core
 from reliability.selectors import trials as selected
 from reliability.services import boundary, clock, dispatch, incidents, orders, snapshot_events, snapshots
 
 BY_SCHEDULE = "schedule"
-CODE = "trial-restore-failed"
+CODE = core.TRIAL_FAILED
 MOST_HOURS = 24 * 365.0
 MOST_SNAPSHOTS = 100_000
 SHOWN = 3
@@ -45,6 +57,7 @@ def begin(job: Job, *, by: str, snapshot: Snapshot | None = None, node: Node | N
         raise DomainError("No standby is free and healthy.", hint="Add one, or release a hold; then try again.")
     try:
         with transaction.atomic():
+            _keep_from_removal(job, chosen)
             trial = TrialRestore.objects.create(
                 job=job, snapshot=chosen, node=lent, asked_by=by, started_at=clock.now()
             )
@@ -53,6 +66,18 @@ def begin(job: Job, *, by: str, snapshot: Snapshot | None = None, node: Node | N
         raise DomainError(f"A trial of {job.name} or on {lent.name} is running.", hint="Wait for its end.") from error
     dispatch.changed(f"job:{job.pk}", f"node:{lent.pk}")
     return trial
+
+
+def _keep_from_removal(job: Job, snapshot: Snapshot) -> None:
+    """While a trial runs nothing of its snapshot goes: what a node was told already may be gone at any moment.
+
+    Removals are decided under the job's lock too, and pass over what is being tried. Raises DomainError.
+    """
+    Job.objects.select_for_update(no_key=True).get(pk=job.pk)
+    if PlannedRemoval.objects.filter(snapshot=snapshot, tier=Tier.STORAGE).exists():
+        raise DomainError(
+            f"Step {snapshot.step} is about to be removed from storage.", hint="Try a newer one, or keep more."
+        )
 
 
 def _order(trial: TrialRestore) -> OrderRecord:
@@ -132,6 +157,7 @@ def _close(trial: TrialRestore, order: OrderRecord | None) -> None:
     snapshot_events.mark_trial_restored(
         trial.job, snapshot, read, node=trial.node, at=trial.ended_at, sentence=sentence
     )
+    answer["bad"] = _without_removed(trial, answer)
     snapshots.mark_bad(trial.job, snapshot, answer["bad"], node=trial.node)
     trial.state, trial.reason = _outcome(trial, order, answer)
     trial.save(update_fields=["state", "reason", "result", "ended_at"])
@@ -139,8 +165,22 @@ def _close(trial: TrialRestore, order: OrderRecord | None) -> None:
         _tell(trial, answer["bad"])
 
 
+def _without_removed(trial: TrialRestore, answer: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what is bad; a copy that was missing because it was to go is none of it, and was not read."""
+    removed = SnapshotCopy.objects.filter(snapshot=trial.snapshot_id)
+    removed = removed.filter(state=CopyState.DELETED) | removed.exclude(planned_removal=None)
+    gone = set(removed.values_list("rank", "tier", "path"))
+    missing = [
+        each
+        for each in answer["bad"]
+        if each.get("code") == CopyMissing.code and (each["rank"], each["tier"], each["path"]) in gone
+    ]
+    answer["unread"] += missing
+    return [each for each in answer["bad"] if each not in missing]
+
+
 def _answer(order: OrderRecord | None) -> dict[str, Any]:
-    """Return what the node told, each list of entries that make sense and were asked for, whatever it sent."""
+    """Return what the node told of what was asked for. Types were looked at on arrival (domain/answers)."""
     told = (order.result.get("result") or {}) if order is not None else {}
     asked = {
         (rank["rank"], source["tier"], source["path"])
@@ -148,18 +188,10 @@ def _answer(order: OrderRecord | None) -> dict[str, Any]:
         for source in rank["sources"]
     }
     found: dict[str, Any] = {
-        name: [each for each in _entries(told.get(name)) if (each["rank"], each["tier"], each["path"]) in asked]
+        name: [each for each in told.get(name) or [] if (each.get("rank"), each.get("tier"), each.get("path")) in asked]
         for name in ("read", "bad", "unread")
     }
     return {**found, "seconds": told.get("seconds"), "size_bytes": told.get("size_bytes"), "asked": len(asked)}
-
-
-def _entries(value: object) -> list[Mapping[str, Any]]:
-    if not isinstance(value, list):
-        return []
-    named = ("rank", "tier", "path")
-    rows = [each for each in value if isinstance(each, dict) and all(name in each for name in named)]
-    return [each for each in rows if isinstance(each["rank"], int) and isinstance(each["path"], str)]
 
 
 def _outcome(trial: TrialRestore, order: OrderRecord | None, answer: Mapping[str, Any]) -> tuple[str, str]:
@@ -186,7 +218,7 @@ def _worded(entries: Sequence[Mapping[str, Any]]) -> list[str]:
 def _tell(trial: TrialRestore, bad: Sequence[Mapping[str, Any]]) -> None:
     """Tell it as an incident of the job: no node is to blame, and nothing is moved because of it."""
     job, row = trial.job, faults.lookup(CODE)
-    incident = Incident.objects.filter(job=job, closed_at=None).order_by("-id").first() or Incident.objects.create(
+    incident = Incident.objects.create(
         job=job,
         epoch=job.epoch,
         code=CODE,

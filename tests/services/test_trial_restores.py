@@ -9,9 +9,18 @@ from reliability.domain.faults import FaultClass
 from reliability.domain.orders import Order
 from reliability.domain.snapshots import CopyState, SnapshotId, Tier
 from reliability.errors import DomainError, InvalidInput
-from reliability.models import Failover, Finding, Incident, Job, SnapshotCopy, TrialRestore, TrialSchedule
+from reliability.models import (
+    Failover,
+    Finding,
+    Incident,
+    Job,
+    PlannedRemoval,
+    SnapshotCopy,
+    TrialRestore,
+    TrialSchedule,
+)
 from reliability.selectors import core
-from reliability.services import clock, restores, trial_restores
+from reliability.services import clock, incidents, restores, trial_restores
 from tests.services.world import World
 
 pytestmark = pytest.mark.django_db
@@ -101,6 +110,40 @@ def test_a_copy_that_does_not_load_is_not_restored_from_and_becomes_an_incident_
     assert not Failover.objects.exists()
 
 
+def test_what_a_trial_found_is_an_incident_apart_from_those_of_the_training(world: World, job: Job) -> None:
+    incidents.note(world.agents["n1"].node, "store-behind", job=job, epoch=job.epoch)
+    world.until(lambda: Incident.objects.filter(job=job).exists())
+    before = Incident.objects.filter(job=job).count()
+    ended(world, trial_restores.begin(job, by="ann"), bad=(1,))
+    apart = Incident.objects.get(code="trial-restore-failed")
+    assert Incident.objects.filter(job=job).count() == before + 1
+    assert (apart.job, apart.fault_class, apart.action) == (job, FaultClass.STORAGE, "observe")
+    assert [finding.code for finding in apart.findings.all()] == ["trial-restore-failed"]
+    world.agents["n2"].rank_dies(*world.agents["n2"].ranks, 1)
+    world.until(lambda: core.open_failover(job) is not None, tick_s=0.1)
+    assert Failover.objects.get().incident != apart
+    apart.refresh_from_db()
+    assert (apart.code, apart.action, apart.findings.count()) == ("trial-restore-failed", "observe", 1)
+
+
+def test_what_is_about_to_be_removed_is_not_tried_nor_bad_when_it_is_missing(world: World, job: Job) -> None:
+    old = job.snapshots.get(step=10)
+    copies = SnapshotCopy.objects.filter(snapshot=old, tier=Tier.STORAGE)
+    plan = {"job": job, "snapshot": old, "tier": Tier.STORAGE, "why": "not_kept", "planned_at": clock.now()}
+    planned = PlannedRemoval.objects.create(copy=copies[0], node=world.agents["n1"].node, **plan)
+    with pytest.raises(DomainError, match="Step 10 is about to be removed from storage"):
+        trial_restores.begin(job, by="ann", snapshot=old)
+    assert not TrialRestore.objects.exists()
+    planned.delete()
+    trial = trial_restores.begin(job, by="ann", snapshot=old)
+    copies.filter(rank=1).update(state=CopyState.DELETED)  # it was on its way when the trial began
+    trial = ended(world, trial, bad=(1,), code="copy_missing")
+    assert trial.state == State.UNDECIDED
+    assert "rank 1 on storage" in trial.reason
+    assert not copies.exclude(state__in=(CopyState.COMMITTED, CopyState.DELETED)).exists()
+    assert not Incident.objects.exists()
+
+
 def test_a_store_that_is_away_decides_nothing_and_spoils_nothing(world: World, job: Job) -> None:
     trial = ended(world, trial_restores.begin(job, by="ann"), unread=(0, 1, 2))
     assert trial.state == State.UNDECIDED
@@ -115,6 +158,9 @@ def test_a_store_that_is_away_decides_nothing_and_spoils_nothing(world: World, j
         {"read": [{"rank": 0, "tier": "storage", "path": "/another/file"}], "bad": []},
         {"read": "all", "bad": [{"rank": "x", "tier": "storage", "path": 7}]},
         {"read": [], "bad": [{"rank": 0, "tier": "storage", "path": "/storage/e1-s10-r0", "code": "corrupt"}]},
+        {"read": [{"rank": 0, "tier": {}, "path": []}, 7], "bad": {"rank": 0}, "unread": None},
+        {"read": [{"rank": [0], "tier": "storage", "path": "/storage/e1-s20-r0"}], "seconds": {}, "size_bytes": "much"},
+        {"bad": [{"rank": 0, "tier": "storage", "path": "/storage/e1-s20-r0", "code": {}, "message": ["x"]}]},
         {},
     ],
 )
