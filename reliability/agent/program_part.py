@@ -49,7 +49,7 @@ class ProgramPart:
             aside = self.tier.set_aside()
             self.tier.claim(wanted.job_key, ranks=wanted.world_size)
             hint = "Remove it when it is not needed."
-            return [{"tier": Tier.SSD, **TierConflict(f"{error.message} It was moved to {aside}.", hint=hint).detail}]
+            return [{"tier": Tier.SSD, **type(error)(f"{error.message} It was moved to {aside}.", hint=hint).detail}]
         return []
 
     def bring(self, wanted: ProgramRestore) -> list[dict[str, Any]]:

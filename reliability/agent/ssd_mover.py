@@ -92,9 +92,7 @@ class SsdLane(Lane):
             except TierConflict as error:
                 aside = self._ssd.set_aside()
                 self._ssd.claim(self.record.job_key, ranks=self.record.world_size)
-                told = TierConflict(
-                    f"{error.message} It was moved to {aside}.", hint="Remove it when it is not needed."
-                )
+                told = type(error)(f"{error.message} It was moved to {aside}.", hint="Remove it when it is not needed.")
                 say("snapshot_problem", self.record.job, {"tier": self.tier, **told.detail})
         super()._take_up()
 

@@ -315,6 +315,20 @@ def test_what_another_job_of_this_name_left_on_the_ssd_is_set_aside_and_not_told
     assert to_ssd.problems() == []
 
 
+def test_an_ssd_whose_owner_file_was_emptied_keeps_its_copies(to_ssd: MoverProcess) -> None:
+    ours = DirectoryTier(to_ssd.ssd / JOB)
+    ours.claim("ours", ranks=1)
+    commit(to_ssd.ssd / JOB, Shard(1, 10, 0), b"ours")
+    (to_ssd.ssd / JOB / "owner.json").write_bytes(b"")
+    to_ssd.record.job_key = "ours"
+    to_ssd.save()
+    to_ssd.start()
+    until(lambda: to_ssd.steps() == [10])
+    assert to_ssd.problems() == []
+    assert [path.name for path in to_ssd.ssd.iterdir() if path.is_dir()] == [JOB]
+    assert (to_ssd.ssd / JOB / "owner.json").read_bytes() == (to_ssd.ssd / JOB / "owner-again.json").read_bytes() != b""
+
+
 def test_copies_on_the_ssd_are_for_the_agents_user_alone(to_ssd: MoverProcess) -> None:
     to_ssd.start()
     commit_and_wait(to_ssd, range(10, 20, 10))

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import obstore
 import pytest
@@ -15,10 +16,11 @@ from obstore.store import MemoryStore
 from reliability.domain.snapshots import EpochStart, SnapshotId
 from reliability.errors import CopyMissing, DigestMismatch, InvalidInput, TierConflict, TierUnreachable
 from reliability.ports import TierStore
-from reliability.tiers import choosing, lines
+from reliability.tiers import choosing, lines, owners
 from reliability.tiers.bucket import Bucket
 from reliability.tiers.directory import DirectoryTier
 from reliability.tiers.object_store import ObjectTier
+from reliability.tiers.owners import OWNER_NAME, SPARE_NAME
 from tests.stores.azurite import CONTAINER, FOLDER, Azurite
 from tests.stores.s3 import S3Server
 
@@ -174,6 +176,42 @@ def test_a_place_is_of_the_job_that_came_first(tier: TierStore, source: Source) 
     tier.claim("first", ranks=2)
     assert tier.ranks() == 2
     assert list(tier.keys("")) == ["e1/s1-r0"]
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"\0" * 80], ids=["emptied", "cut", "zeros"])
+@pytest.mark.parametrize("name", [OWNER_NAME, SPARE_NAME])
+def test_a_damaged_word_of_whose_place_it_is_is_written_again(
+    tier: TierStore, source: Source, name: str, damage: bytes
+) -> None:
+    place = cast(owners.Place, tier)
+    tier.claim("first", ranks=2)
+    path, digest = source(b"x" * 10)
+    tier.put(path, "e1/s1-r0", digest=digest)
+    good = place.said(name)
+    place.say(name, damage, anew=True)
+    assert tier.ranks() == 2
+    with pytest.raises(TierConflict, match="another job"):
+        tier.claim("second", ranks=2)
+    assert place.said(name) == damage
+    tier.claim("first", ranks=2)
+    assert place.said(name) == good
+
+
+def test_a_place_of_which_all_word_is_damaged_is_told_as_damaged_not_as_anothers(
+    tier: TierStore, source: Source
+) -> None:
+    place = cast(owners.Place, tier)
+    tier.claim("first", ranks=2)
+    path, digest = source(b"x" * 10)
+    tier.put(path, "e1/s1-r0", digest=digest)
+    for name in (OWNER_NAME, SPARE_NAME):
+        place.say(name, b"", anew=True)
+    with pytest.raises(owners.OwnerDamaged, match=r"owner\.json and owner-again\.json are empty or damaged") as told:
+        tier.claim("first", ranks=2)
+    assert "backup" in told.value.hint
+    tier.delete("e1/s1-r0")
+    tier.claim("first", ranks=2)
+    assert tier.ranks() == 2, "where no shard lies, nothing is at stake"
 
 
 def test_shards_of_nobody_knows_whom_are_nobodys_to_take(tier: TierStore, source: Source) -> None:
