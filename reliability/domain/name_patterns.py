@@ -10,7 +10,10 @@ from collections.abc import Iterable
 from typing import Any
 
 LONGEST_NAME = 255
-MOST_TRIES = (LONGEST_NAME + 1) ** 3 * 4
+_ROUNDS = 160
+"""What one repeat counts at most: several share the length of the name, and three have C(257, 3) < 160^3 ways."""
+MOST_TRIES = _ROUNDS**3 * 4
+"""About a second of matching at worst, for a name made for it."""
 _parser = importlib.import_module("re._parser")  # as `re` itself reads it; nothing public shows it
 _PLAIN = {"LITERAL", "NOT_LITERAL", "ANY", "IN", "AT", "CATEGORY", "RANGE", "GROUPREF"}
 _GROUPS = {"SUBPATTERN", "ATOMIC_GROUP", "ASSERT", "ASSERT_NOT"}
@@ -50,4 +53,4 @@ def _repeat(least: int, most: int, items: Any) -> int:
         return ways + (least == 0)
     if ways > 1 or items.getwidth()[0] == 0:
         return _ENDLESS
-    return max(most - least, 0) + 1
+    return min(max(most - least, 0) + 1, _ROUNDS)
