@@ -215,6 +215,7 @@ class LocalJob:
                 raise StaleEpoch(f"{self.record.job} was begun anew while its release was under way.")
             self.container.end()
             self.close(remove=True)
+            self.programs.leave()
             self.record.released = True
             self._note_end()
 

@@ -75,6 +75,10 @@ class ProgramPart:
         known = {"size_bytes": record["size_bytes"], "digest": record["digest"], "stall_s": None, "drain_s": None}
         return {**where_is(shard), **copy, **known}
 
+    def leave(self) -> None:
+        """The job has left this node: nothing stays that only a beginning here would have needed."""
+        program_restoring.leave(self.folder)
+
     def drain(self, record: JobRecord, nudge: Callable[[], None], limit_s: float) -> bool:
         """Wait until what the program left whole is sealed; return whether it is."""
         rule, end, pause = program_folders.rule_of(record.snapshot_folder), steady() + limit_s, threading.Event()

@@ -66,7 +66,7 @@ def begin(
     folder.make_places(rule, ranks)
     attempt = folder.attempt()
     if attempt.ready and attempt.epoch == epoch and attempt.job_key == job_key:
-        _tidy(folder, rule, ranks, snapshot)
+        _remove_brought(folder, rule, ranks, snapshot)
         return attempt
     strange = bool(attempt.job_key) and attempt.job_key != job_key
     step = snapshot[1] if snapshot else None
@@ -81,16 +81,17 @@ def begin(
         made.before += [f"{place}/{each}" for each in program_folder.names(folder.out / place)]
     made.ready = True
     folder.note_attempt(made)
-    _tidy(folder, rule, ranks, snapshot)
+    _remove_brought(folder, rule, ranks, snapshot)
     return made
 
 
-def _tidy(folder: ProgramFolder, rule: FolderRule, ranks: Sequence[int], snapshot: tuple[int, int] | None) -> None:
+def _remove_brought(
+    folder: ProgramFolder, rule: FolderRule, ranks: Sequence[int], snapshot: tuple[int, int] | None
+) -> None:
     """Once the attempt is ready: remove what is left of what was brought, by which a beginning is repeated."""
     if snapshot is not None:
         for place in folder.places(rule, ranks):
             _remove(_restored_path(folder, place, snapshot))
-    program_aside.trim(folder.aside, rule.aside_bytes)
 
 
 def _take_place(
@@ -161,8 +162,20 @@ def _move_aside(folder: ProgramFolder, rule: FolderRule, place: str, *, keep_to:
         step = rule.step_of(name)
         newer = step is not None and (keep_to is None or step >= keep_to)
         if newer or rule.is_unfinished(name) or _NEWEST.fullmatch(name) or (keep_to is None and name in _TRACKERS):
-            target = program_aside.take(folder.aside, folder.out / place / name, f"{mark}-{place}")
-            log.info("step of an abandoned attempt moved aside: from=%s to=%s", folder.out / place / name, target)
+            _move_one(folder, place, name, f"{mark}-{place}", needed=newer or not rule.is_unfinished(name))
+
+
+def _move_one(folder: ProgramFolder, place: str, name: str, mark: str, *, needed: bool) -> None:
+    """Move one name aside. What never counts as a step may stay: no start fails by it. Raises TierError."""
+    path = folder.out / place / name
+    try:
+        target = program_aside.take(folder.aside, path, mark)
+    except TierError as error:
+        if needed:
+            raise
+        log.warning("unfinished and cannot be moved aside, left: path=%s why=%s", path, error)
+        return
+    log.info("step of an abandoned attempt moved aside: from=%s to=%s", path, target)
 
 
 def _remove_if_same(folder: ProgramFolder, place: str, name: str, step: Path) -> None:

@@ -16,7 +16,7 @@ from reliability.agent.jobrecord import JobRecord
 from reliability.agent.program_folder import Attempt, ProgramFolder
 from reliability.agent.program_watch import ProgramWatch
 from reliability.domain.program_folders import FolderRule, SealedBy, Whose
-from reliability.errors import CopyMissing, DigestMismatch, TierFull
+from reliability.errors import CopyMissing, DigestMismatch, TierFull, TierUnreachable
 from reliability.tiers.directory import DirectoryTier
 from reliability.tiers.records import RecordUnusable
 from reliability.tiers.shards import Shard
@@ -467,12 +467,25 @@ def test_a_full_disk_is_told_by_its_tier_leaves_nothing_and_is_tried_again(
         with pytest.raises(TierFull):
             place.look()
     assert [path.name for path in place.ssd.root.iterdir()] == []
-    small = os.statvfs_result((4096, 4096, 10, 1, 1, 0, 0, 0, 0, 255))
+    small = os.statvfs_result((4096, 4096, 9999, 1, 1, 0, 0, 0, 0, 255))
     with monkeypatch.context() as patch:
-        patch.setattr(program_watch.os, "statvfs", lambda _path: small)
+        patch.setattr(program_shards.os, "statvfs", lambda _path: small)
         with pytest.raises(TierFull, match="4096 are free"):
             place.look()
+    assert place.watch.at == Shard(1, 1, 0), "a trouble names it"
     assert place.look() == [1]
+
+
+def test_a_step_larger_than_the_whole_disk_is_named_once_and_holds_up_no_later_one(make: Any) -> None:
+    place = make([0, 1], sealed_by=SealedBy.RENAME, of=Whose.NODE)
+    os.truncate(place.write("step-6", {"w": b""}) / "w", 2**42)
+    assert place.look() == []
+    assert place.look(60.0) == []
+    assert [(each["code"], each["step"], each["rank"]) for each in place.said] == [("unfit_step", 6, 0)]
+    assert "the whole disk" in place.said[0]["message"]
+    assert place.ssd.keys("") == [], "nor do shards of ranks without files stay"
+    place.write("step-7")
+    assert place.look() == [7]
 
 
 def test_thousands_of_small_files_are_sealed_and_come_back(make: Any) -> None:
@@ -615,11 +628,13 @@ def test_what_is_moved_aside_stays_up_to_the_limit_of_the_job_and_the_first_move
         os.utime(step / "w", (10**9 - attempt, 10**9 - attempt))
         place.die()
         place.begin()
+        place.look()
         left = sorted(path.name for path in place.folder.aside.iterdir())
         assert left == sorted(f"e{each}-node-step-7.{each}" for each in range(max(1, attempt), attempt + 2))
     place.rule = replace(place.rule, aside_bytes=0)
     place.die()
     place.begin()
+    place.look()
     assert list(place.folder.aside.iterdir()) == []
     assert place.names() == []
 
@@ -638,10 +653,46 @@ def test_what_cannot_be_removed_from_aside_or_has_the_longest_name_keeps_no_atte
     with monkeypatch.context() as patch:
         patch.setattr(program_aside.shutil, "rmtree", refused)
         assert place.begin().ready
+        place.look()
     assert len(list(place.folder.aside.iterdir())) == 1
     place.die()
     place.begin()
+    place.look()
     assert list(place.folder.aside.iterdir()) == []
+
+
+def test_what_is_unfinished_and_cannot_be_moved_aside_is_left_and_a_newer_step_is_not(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = make(sealed_by=SealedBy.RENAME)
+    real = Path.rename
+
+    def rename(path: Path, target: Path) -> Path:
+        if target.parent == place.folder.aside:
+            raise OSError(errno.EPERM, "Operation not permitted")
+        return real(path, target)
+
+    place.write("tmp_step-9")
+    place.die()
+    monkeypatch.setattr(Path, "rename", rename)
+    assert place.begin().ready
+    assert place.names() == ["tmp_step-9"]
+    place.write("step-9")
+    place.die()
+    with pytest.raises(TierUnreachable):
+        place.begin()
+
+
+def test_what_was_brought_and_never_begun_from_goes_when_the_job_leaves(make: Any) -> None:
+    place = make(sealed_by=SealedBy.RENAME)
+    place.write("step-3")
+    assert place.look() == [3]
+    place.restore(1, 3)
+    (place.folder.root / ".stepkeeper-restored-node-e2-s4.part").mkdir()
+    assert len(list(place.folder.root.glob(".stepkeeper-restored-*"))) == 2
+    program_restoring.leave(place.folder)
+    assert list(place.folder.root.glob(".stepkeeper-restored-*")) == []
+    assert place.names() == ["step-3"], "what the program wrote stays"
 
 
 def test_an_attempt_does_not_begin_from_a_step_that_was_not_brought(make: Any) -> None:
