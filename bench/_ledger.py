@@ -24,6 +24,7 @@ from django.utils import timezone  # noqa: E402
 from reliability import roles  # noqa: E402
 from reliability.models import Epoch, Job, Node, Rank, Slot, Snapshot, SnapshotTier  # noqa: E402
 from reliability.selectors import changes, core, ledger, plan_inputs  # noqa: E402
+from reliability.selectors import retention as kept  # noqa: E402
 from reliability.services import restores, retention, snapshot_tally, snapshots  # noqa: E402
 
 SNAPSHOTS = int(os.environ.get("STEPKEEPER_LEDGER_SNAPSHOTS", "10000"))
@@ -170,6 +171,7 @@ def asked(job: Job) -> Iterator[dict[str, Any]]:
     user.groups.add(Group.objects.get(name="approver"))
     client = Client()
     client.force_login(user)
+    retention.decide(job, timezone.now())
     for address in addresses():
         yield timed(address, partial(_get, client, address))
     placement = core.placement(job)
@@ -177,7 +179,7 @@ def asked(job: Job) -> Iterator[dict[str, Any]]:
     yield timed("copies for a restore point", lambda: ledger.copies_of(job))
     yield timed("choice of a restore point", lambda: restores.point(job, placement=placement, lost=["n3"], before=3))
     yield timed("inputs of the planner", lambda: plan_inputs.measured(job, now=timezone.now()))
-    yield timed("what retention decides", lambda: retention.decisions(job, timezone.now()))
+    yield timed("what retention decides", lambda: kept.decisions(job, timezone.now()))
     yield timed("look at what changed, for browsers", changes.signature)
     steps = iter(product(range(1, 1000), range(RANKS)))
     yield timed("one commit report", lambda: _report(job, *next(steps)))

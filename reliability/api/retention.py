@@ -85,11 +85,15 @@ class GoingSerializer(serializers.Serializer[Any]):
 
 
 class RetentionSerializer(serializers.Serializer[Any]):
-    """The ruled tiers, and what goes next: abandoned lines first, then the oldest first."""
+    """The ruled tiers, and what goes next: abandoned lines first, then the oldest first.
+
+    `planned`: of a long ledger what goes is what the last round planned and was not removed yet, and more may follow.
+    """
 
     ssd = UseSerializer()
     storage = UseSerializer()
     going = GoingSerializer(many=True)
+    planned = serializers.BooleanField()
 
 
 class RulesSerializer(serializers.Serializer[Any]):
@@ -213,10 +217,9 @@ class Retention(OfJob):
             raise _bad(error) from error
 
     def _answer(self, job: Job) -> Response:
-        ledger = selected.held(job)
-        found = {use.tier.value: use for use in selected.uses(job, ledger)}
-        going = retention.decisions(job, clock.now(), ledger)[:MOST_GOING]
-        return Response(RetentionSerializer({**found, "going": going}).data)
+        outlook = selected.outlook(job, clock.now(), most=MOST_GOING)
+        found = {use.tier.value: use for use in outlook.uses}
+        return Response(RetentionSerializer({**found, "going": outlook.going, "planned": outlook.planned}).data)
 
 
 class Trials(OfJob):

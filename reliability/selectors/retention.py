@@ -1,15 +1,16 @@
 """What does each tier of a job keep, what does it hold, and what is about to go?"""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
-from django.db.models import Max, Q, Sum
+from django.db.models import Count, Max, Min, Q, Sum
 
 from reliability.domain import retention
 from reliability.domain.failover import OPEN
 from reliability.domain.health import NodeHealth
-from reliability.domain.retention import Held, TierRule
-from reliability.domain.snapshots import CopyState, SnapshotId, Tier, lineage_ceilings
+from reliability.domain.retention import Held, Removal, TierRule, Why
+from reliability.domain.snapshots import CopyState, SnapshotId, Tier
 from reliability.models import (
     Failover,
     Job,
@@ -30,6 +31,10 @@ MOST_TOLD = 256
 """So many removals of one node at once go with the answer to a heartbeat; the rest follows when these are done."""
 
 
+DECIDED_AT_ONCE = 2000
+"""A page decides itself what may go while the tiers hold so many snapshots; of more it shows what is planned."""
+
+
 def rules_of(job: Job) -> dict[Tier, TierRule]:
     """Return what each tier of a job keeps, by its own rules or the default."""
     rows = {Tier(row.tier): row for row in RetentionRule.objects.filter(job=job)}
@@ -46,18 +51,13 @@ def rule_of(row: RetentionRule) -> TierRule:
     )
 
 
-def line_of(job: Job) -> dict[int, int | None]:
-    """Return the ceilings of the line of history that goes on."""
-    return lineage_ceilings(core.epoch_starts(job))
-
-
 def held(job: Job) -> list[Held]:
     """Return the snapshots of a job that take up room on an SSD or on storage.
 
     Bytes on an SSD are those on the fullest node where a cap asks for it, and else an even share: counting them reads
     every copy. Ages are read where a rule asks for them.
     """
-    rows = SnapshotTier.objects.filter(Q(ranks__gt=0) | Q(corrupt__gt=0), job=job, tier__in=retention.RULED).order_by()
+    rows = SnapshotTier.objects.filter(_TAKES_ROOM, job=job, tier__in=retention.RULED).order_by()
     rules = rules_of(job)
     fullest = _on_fullest_ssd(job) if rules[Tier.SSD].cap_bytes else None
     ages = _recorded(job) if any(rule.keep_for_s for rule in rules.values()) else {}
@@ -66,7 +66,7 @@ def held(job: Job) -> list[Held]:
     for key, name, ranks, size in rows.values_list("snapshot_id", "tier", "ranks", "size_bytes"):
         tier = _RULED[name]
         if tier is Tier.SSD:
-            size = -(-size // max(job.nodes, 1)) if fullest is None else fullest.get(key, 0)
+            size = _share(job, size) if fullest is None else fullest.get(key, 0)
         sizes.setdefault(key, {})[tier] = size
         if ranks >= job.world_size:
             complete.setdefault(key, []).append(tier)
@@ -86,6 +86,7 @@ def held(job: Job) -> list[Held]:
     ]
 
 
+_TAKES_ROOM = Q(ranks__gt=0) | Q(corrupt__gt=0)
 _RULED = {tier.value: tier for tier in retention.RULED}
 
 
@@ -161,20 +162,83 @@ class TierUse:
     going: int
 
 
-def uses(job: Job, ledger: Sequence[Held] | None = None) -> list[TierUse]:
-    """Return how each ruled tier of a job is used; `ledger` is `held(job)` where that was read already."""
-    ledger, rules = held(job) if ledger is None else ledger, rules_of(job)
+@dataclass(frozen=True, kw_only=True)
+class Outlook:
+    """What a page shows: each tier's use, and what goes next from each, abandoned lines first, then the oldest.
+
+    `planned`: the ledger is long, so what goes is what the last round planned and nodes have not removed yet; more may
+    follow. Otherwise it is what may go at this moment.
+    """
+
+    uses: list[TierUse]
+    going: list[Removal]
+    planned: bool
+
+
+def outlook(job: Job, now: datetime, *, most: int) -> Outlook:
+    """Return what a job's tiers hold and the first `most` snapshots that go next. Reads a bounded number of rows."""
+    counted = _counted(job)
+    if sum(snapshots for snapshots, _ in counted.values()) > DECIDED_AT_ONCE:
+        return Outlook(uses=_uses(job, counted), going=_planned(job, most), planned=True)
+    ledger = held(job)
+    exact = {
+        tier: (
+            sum(tier in each.size_bytes for each in ledger),
+            sum(each.size_bytes.get(tier, 0) for each in ledger),
+        )
+        for tier in retention.RULED
+    }
+    return Outlook(uses=_uses(job, exact), going=decisions(job, now, ledger)[:most], planned=False)
+
+
+def decisions(job: Job, now: datetime, ledger: Sequence[Held] | None = None) -> list[Removal]:
+    """Return all that may go from each tier of a job now. `ledger` is `held(job)` where that was read already."""
+    ledger, line = held(job) if ledger is None else ledger, core.ceilings(job)
+    found: list[Removal] = []
+    for tier, rule in rules_of(job).items():
+        found += retention.decide(ledger, tier=tier, rule=rule, line=line, now=now.timestamp())
+    return found
+
+
+def _counted(job: Job) -> dict[Tier, tuple[int, int]]:
+    """Return the snapshots and bytes on each ruled tier; of an SSD an even share of the nodes' bytes. One query."""
+    rows = SnapshotTier.objects.filter(_TAKES_ROOM, job=job, tier__in=retention.RULED).order_by()
+    found = {
+        Tier(tier): (snapshots, size or 0)
+        for tier, snapshots, size in rows.values_list("tier").annotate(snapshots=Count("pk"), size=Sum("size_bytes"))
+    }
+    snapshots, size = found.get(Tier.SSD, (0, 0))
+    return {**dict.fromkeys(retention.RULED, (0, 0)), **found, Tier.SSD: (snapshots, _share(job, size))}
+
+
+def _share(job: Job, size_bytes: int) -> int:
+    return -(-size_bytes // max(job.nodes, 1))
+
+
+def _planned(job: Job, most: int) -> list[Removal]:
+    """Return the first snapshots that the last round planned to remove, in the order of the decision."""
+    columns = ("snapshot__epoch", "snapshot__step", "tier", "why", "words")
+    rows = PlannedRemoval.objects.filter(job=job).values_list(*columns)
+    rows = rows.annotate(size=Sum("copy__size_bytes"), first=Min("pk")).order_by("first")[:most]
+    return [
+        Removal(SnapshotId(epoch, step), Tier(tier), Why(why), words, _share(job, size) if tier == Tier.SSD else size)
+        for epoch, step, tier, why, words, size, _ in rows
+    ]
+
+
+def _uses(job: Job, counted: Mapping[Tier, tuple[int, int]]) -> list[TierUse]:
     own = set(RetentionRule.objects.filter(job=job).values_list("tier", flat=True))
-    going = PlannedRemoval.objects.filter(job=job).order_by()
+    rows = PlannedRemoval.objects.filter(job=job).order_by()
+    going = dict(rows.values_list("tier").annotate(snapshots=Count("snapshot", distinct=True)))
     return [
         TierUse(
             tier=tier,
             rule=rule,
             words=retention.said(rule),
             default=tier not in own,
-            snapshots=sum(tier in each.size_bytes for each in ledger),
-            size_bytes=sum(each.size_bytes.get(tier, 0) for each in ledger),
-            going=going.filter(tier=tier).values("snapshot").distinct().count(),
+            snapshots=counted[tier][0],
+            size_bytes=counted[tier][1],
+            going=going.get(tier.value, 0),
         )
-        for tier, rule in rules.items()
+        for tier, rule in rules_of(job).items()
     ]

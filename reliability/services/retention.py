@@ -20,7 +20,7 @@ from django.db.models import Q, QuerySet
 from reliability.domain import retention as rules
 from reliability.domain.health import NodeHealth
 from reliability.domain.orders import OrderKind
-from reliability.domain.retention import Held, Removal, TierRule
+from reliability.domain.retention import Removal, TierRule
 from reliability.domain.snapshots import CopyState, SnapshotId, Tier
 from reliability.errors import InvalidInput
 from reliability.models import (
@@ -73,15 +73,6 @@ def set_rules(job: Job, given: Mapping[Tier, TierRule], *, by: str) -> None:
             set_rule(job, tier, rule, by=by)
 
 
-def decisions(job: Job, now: datetime, ledger: Sequence[Held] | None = None) -> list[Removal]:
-    """Return what may go from each tier of a job now. Changes nothing. `ledger`: what selectors.retention.held read."""
-    ledger, line = selected.held(job) if ledger is None else ledger, selected.line_of(job)
-    found: list[Removal] = []
-    for tier, rule in selected.rules_of(job).items():
-        found += rules.decide(ledger, tier=tier, rule=rule, line=line, now=now.timestamp())
-    return found
-
-
 def decide_all(now: datetime) -> None:
     """Decide for every job that has begun, each behind its own boundary, unless that was done a moment ago.
 
@@ -102,7 +93,7 @@ def _take_turn(now: datetime) -> bool:
 
 def decide(job: Job, now: datetime) -> int:
     """Plan the removals that are right now and take back the others; returns how many snapshots are to go."""
-    wanted = {(each.snapshot, each.tier): each for each in decisions(job, now)}
+    wanted = {(each.snapshot, each.tier): each for each in selected.decisions(job, now)}
     with transaction.atomic():
         epoch, job = job.epoch, Job.objects.select_for_update(no_key=True).get(pk=job.pk)
         if core.open_failover(job) is not None or job.epoch != epoch:

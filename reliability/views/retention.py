@@ -37,11 +37,12 @@ def _page(
 ) -> HttpResponse:
     kept = TrialSchedule.objects.filter(job=job).first()
     initial = {"every_hours": kept.every_hours, "every_snapshots": kept.every_snapshots} if kept else {}
-    ledger = selected.held(job)
+    outlook = selected.outlook(job, timezone.now(), most=SHOWN)
     context: dict[str, Any] = {
         "job": job,
-        "uses": selected.uses(job, ledger),
-        "going": retention.decisions(job, timezone.now(), ledger)[:SHOWN],
+        "uses": outlook.uses,
+        "going": outlook.going,
+        "planned": outlook.planned,
         "form": form or RetentionForm(rules=selected.rules_of(job)),
         "schedule": schedule or ScheduleForm(initial=initial),
         "scheduled": kept,

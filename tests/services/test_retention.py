@@ -4,6 +4,7 @@ import json
 from datetime import timedelta
 
 import pytest
+from pytest_django import DjangoAssertNumQueries
 
 from reliability.api import ingest
 from reliability.domain.retention import TierRule
@@ -232,9 +233,27 @@ def test_a_rule_that_cannot_be_kept_is_refused_and_the_old_one_holds(
 def test_a_page_is_told_what_each_tier_keeps_and_holds(world: World, job: Job) -> None:
     retention.set_rule(job, Tier.SSD, TierRule(keep_newest=2, cap_bytes=10**6), by="ann")
     retention.decide(job, clock.now())
-    ssd, storage = selected.uses(job)
+    ssd, storage = selected.outlook(job, clock.now(), most=50).uses
     assert (ssd.tier, ssd.snapshots, ssd.size_bytes, ssd.going, ssd.default) == (Tier.SSD, 10, 10_000, 8, False)
     assert (storage.snapshots, storage.size_bytes, storage.going, storage.default) == (10, 30_000, 2, True)
+
+
+def test_of_a_long_ledger_a_page_is_told_what_the_last_round_planned_and_reads_no_snapshot_by_itself(
+    world: World, job: Job, monkeypatch: pytest.MonkeyPatch, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    exact = selected.outlook(job, clock.now(), most=50)
+    assert (len(exact.going), exact.planned) == (8, False)
+    monkeypatch.setattr(selected, "DECIDED_AT_ONCE", 19)
+    assert selected.outlook(job, clock.now(), most=50).going == []
+    retention.decide(job, clock.now())
+    monkeypatch.setattr(selected, "held", lambda _: pytest.fail("the whole ledger was read"))
+    with django_assert_max_num_queries(5):
+        found = selected.outlook(job, clock.now(), most=50)
+    assert (found.going, found.planned) == (exact.going, True)
+    was = {use.tier: (use.snapshots, use.size_bytes) for use in exact.uses}
+    assert {use.tier: (use.snapshots, use.size_bytes) for use in found.uses} == was
+    assert [use.going for use in found.uses] == [6, 2]
+    assert len(selected.outlook(job, clock.now(), most=3).going) == 3
 
 
 def test_copies_of_a_node_that_is_gone_hold_up_no_others_however_many_they_are(

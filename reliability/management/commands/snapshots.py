@@ -15,6 +15,7 @@ from reliability.management.progress import Bar, size_text
 from reliability.models import Job
 from reliability.ports import TierStore
 from reliability.selectors import core
+from reliability.selectors import retention as kept
 from reliability.services import clock, retention, snapshots
 from reliability.tiers import catalogue, choosing, lines
 from reliability.tiers.catalogue import Stored
@@ -157,7 +158,7 @@ class Command(BaseCommand):
         """What lies on the nodes' SSDs the nodes remove themselves, by the job's rules, as the ledger decides."""
         if not dry_run:
             retention.decide(job, now)
-        for each in retention.decisions(job, now):
+        for each in kept.decisions(job, now):
             if each.tier is Tier.SSD:
                 step = f"step {each.snapshot.step} of attempt {each.snapshot.epoch}"
                 verb = "Would be removed" if dry_run else "Is removed"
