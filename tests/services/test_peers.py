@@ -8,7 +8,8 @@ import pytest
 
 from reliability.errors import InvalidInput
 from reliability.models import Failover, Finding, Job, Node, OrderRecord, ShardPart, SnapshotCopy
-from reliability.services import jobs, nodes, orders, partners, reports
+from reliability.selectors.partners import pairing
+from reliability.services import clock, jobs, nodes, orders, partners, reports
 from tests.services.world import Agent, Reply, World
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
@@ -195,7 +196,7 @@ def paired(world: World) -> World:
 
 
 def keeper_of(world: World, owner: str) -> Agent:
-    (each,) = [each for each in partners.pairing(world.job()).pairs if each.owner == owner]
+    (each,) = [each for each in pairing(world.job()).pairs if each.owner == owner]
     return world.agents[each.keeper]
 
 
@@ -280,6 +281,41 @@ def test_partners_lie_outside_the_failure_domain_that_a_person_or_the_agent_name
     paired.agents["n1"].facts["failure_domain"] = "rack-2"
     register_again(paired, "n1")
     assert keeper_of(paired, "n1").name == "n2"
+
+
+def test_a_look_at_pairs_that_are_kept_costs_two_queries_however_many_there_are(
+    paired: World, django_assert_num_queries: Any
+) -> None:
+    job = paired.job()
+    with django_assert_num_queries(2):
+        partners.keep(job, clock.now())
+
+
+def test_the_keys_of_orders_fit_however_long_names_and_lives_are(world: World) -> None:
+    """A column of so many characters takes no more on PostgreSQL."""
+    job = world.running_job(partner_copies=True)
+    for number, name in enumerate(NODES):
+        Node.objects.filter(name=name).update(name=str(number) * 80, incarnation="i" * 64)
+    now = clock.now()
+    partners.keep(job, now)
+    OrderRecord.objects.filter(kind="peer_serve").update(state="done", result={"result": {"port": 1}})
+    partners.keep(job, now)
+    keys = OrderRecord.objects.filter(kind__in=("peer_serve", "partner_keep")).values_list("key", flat=True)
+    assert sum("kept" in key for key in keys) >= 3
+    assert max(map(len, keys)) <= OrderRecord._meta.get_field("key").max_length
+
+
+def test_a_keeper_is_told_of_all_ranks_it_keeps_when_its_pairs_change(paired: World) -> None:
+    """So that it lets go of the shards of those that another node keeps by now."""
+    for name in ("n1", "n2"):
+        nodes.set_failure_domain(Node.objects.get(name=name), "rack-1")
+    wanted = sorted([rank_of(paired, "n1"), rank_of(paired, "n2")])
+
+    def told() -> list[list[int]]:
+        rows = OrderRecord.objects.filter(kind="partner_keep", node__name="n3", state="done").order_by("-created_at")
+        return [payload["kept_ranks"] for payload in rows.values_list("payload", flat=True)]
+
+    paired.until(lambda: told()[:2] == [wanted, wanted])
 
 
 def register_again(world: World, name: str) -> None:
