@@ -14,12 +14,12 @@ from typing import Any
 from reliability.agent import program_listing
 from reliability.agent.program_listing import ChangedStep, Entry, Listing
 from reliability.domain import step_paths
-from reliability.errors import DigestMismatch
+from reliability.errors import DigestMismatch, TierFull
 from reliability.tiers import copying, digests, opening
 from reliability.tiers.digests import CHUNK_BYTES
 from reliability.tiers.records import RecordUnusable
 from reliability.tiers.shards import Shard
-from reliability.tiers.step_folder import StepFolder
+from reliability.tiers.step_folder import StepFolder, UnfitStep
 from reliability.trainer import layout
 from reliability.trainer.errors import CorruptSnapshot
 from reliability.trainer.layout import Prelude
@@ -111,6 +111,18 @@ def plan_of(listing: Listing | None, *, job: str, shard: Shard, generation: int,
     prelude = found.prelude(header, total=found.needed, generation=generation, taken_at=taken_at, stall_s=0.0)
     head = replace(prelude, state=layout.READY).pack() + header
     return head + bytes(found.data_at - len(head)), found.needed
+
+
+def check_room(folder: Path, size: int) -> None:
+    """Raise TierFull when a shard of so many bytes has no room in a folder now, UnfitStep when it never could have."""
+    with copying.tier_errors(folder):
+        space = os.statvfs(folder if folder.is_dir() else folder.parent)
+    free, whole = space.f_bavail * space.f_frsize, space.f_blocks * space.f_frsize
+    if whole < size:
+        hint = "Write less in a step, or give the node a larger disk; the step is passed over."
+        raise UnfitStep(f"It takes {size} bytes, and the whole disk of {folder} has {whole}.", hint=hint)
+    if free < size:
+        raise TierFull(f"No room for {size} bytes below {folder}: {free} are free.")
 
 
 def write(target: Path, head: bytes, size: int, *, place: Path, listing: Listing | None, owner: str) -> Sealed:

@@ -5,7 +5,6 @@ when they have ended well; a step is listed again once it has been read; and one
 thrown away and named. Every rank of a folder gets a shard, the first of them with the files in it.
 """
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from reliability.agent.program_listing import ChangedStep, Listing
 from reliability.domain import program_folders
 from reliability.domain.program_folders import FolderRule, SealedBy
 from reliability.domain.snapshots import Tier
-from reliability.errors import CopyMissing, DigestMismatch, TierError, TierFull
+from reliability.errors import CopyMissing, DigestMismatch, TierError
 from reliability.tiers import copying
 from reliability.tiers.directory import DirectoryTier
 from reliability.tiers.shards import Shard
@@ -75,6 +74,8 @@ class ProgramWatch:
         self._sealed_at: dict[str, float] = {}
         self._next_look = 0.0
         self._looked_at: JobRecord | None = None
+        self.at: Shard | None = None
+        """The shard that was written last, or that could not be."""
 
     def is_done(self, record: JobRecord) -> bool:
         """Return whether all that could be sealed of a job was, as its record now is."""
@@ -115,7 +116,11 @@ class ProgramWatch:
             return self._seal(replace(newest, passed_over=self._passed_over(newest, rule)))
         except ChangedStep:
             self._seen.pop(newest.key, None)
-            return []
+        except UnfitStep as error:
+            for rank in newest.ranks:  # those without files are there already
+                self._ssd.delete(Shard(self._attempt.epoch, newest.step, rank).flat_key)
+            self._pass_over(newest.key, newest.step, newest.ranks[0], error)
+        return []
 
     # What is there
 
@@ -250,6 +255,7 @@ class ProgramWatch:
 
     def _put(self, shard: Shard, found: _Candidate, listing: Listing | None) -> None:
         """Write one shard, unless an earlier life of this process did and only could not note it."""
+        self.at = shard
         stamp = found.listing.stamp
         if self._put_before(shard, stamp):
             return
@@ -257,7 +263,7 @@ class ProgramWatch:
         head, size = program_shards.plan_of(
             listing, job=self._job, shard=shard, generation=shard.step, taken_at=taken_at
         )
-        self._check_room(size)
+        program_shards.check_room(self._ssd.root, size)
         made: dict[str, Any] = {}
 
         def write(target: Path) -> int:
@@ -287,13 +293,6 @@ class ProgramWatch:
         except CopyMissing:
             return False
         return isinstance(program, dict) and program.get("stamp") == stamp
-
-    def _check_room(self, size: int) -> None:
-        with copying.tier_errors(self._ssd.root):
-            space = os.statvfs(self._folder.root)
-        free = space.f_bavail * space.f_frsize
-        if free < size:
-            raise TierFull(f"No room for {size} bytes below {self._ssd.root}: {free} are free.")
 
     def _check_again(self, found: _Candidate) -> None:
         """A step that is not what was sealed any more was not whole then: it must never be restored."""

@@ -74,10 +74,19 @@ class SsdLane(Lane):
             say("snapshot_problem", self.record.job, {**nowhere, "tier": self.tier, **asked.detail})
 
     def _copy_newest(self) -> bool:
-        sealed = self._programs.look(self.record) if self._programs is not None else []
+        sealed = self._sealed_by_programs()
         for shard in sealed:
             self._tell_copy(shard)
         return super()._copy_newest() or bool(sealed)
+
+    def _sealed_by_programs(self) -> list[Shard]:
+        if self._programs is None:
+            return []
+        try:
+            return self._programs.look(self.record)
+        except TierError:
+            self.at = self._programs.at
+            raise
 
     def _take_up(self) -> None:
         """Before anything on the SSD is believed: what another job of this name left there is set aside.
