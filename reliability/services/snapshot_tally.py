@@ -38,19 +38,20 @@ def lock(snapshots: Iterable[int]) -> None:
     All that one transaction will need in one call: the order is always the same, so that no two wait for each other.
     """
     for chunk in _chunks(sorted(set(snapshots))):
-        list(_locked(chunk).values_list("pk", flat=True))
+        list(_these(chunk).select_for_update(no_key=True).values_list("pk", flat=True))
 
 
 def recount(snapshots: Iterable[int]) -> None:
     """Count the copies of these snapshots (primary keys) anew, each snapshot under its lock."""
     for chunk in _chunks(sorted(set(snapshots))):
         with transaction.atomic():
-            rows = list(_locked(chunk).select_related("job"))
+            locked = _these(chunk).select_for_update(of=("self",), no_key=True)
+            rows = list(locked.select_related("job"))
             _write(rows, _facts(rows))
 
 
-def _locked(keys: Iterable[int]) -> QuerySet[Snapshot]:
-    return Snapshot.objects.select_for_update(of=("self",), no_key=True).filter(pk__in=keys).order_by("pk")
+def _these(keys: Iterable[int]) -> QuerySet[Snapshot]:
+    return Snapshot.objects.filter(pk__in=keys).order_by("pk")
 
 
 def recount_all() -> int:
