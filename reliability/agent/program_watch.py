@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from reliability.agent import program_folder, program_listing, program_shards
+from reliability.agent import program_aside, program_folder, program_listing, program_shards
 from reliability.agent.clock import steady
 from reliability.agent.jobrecord import JobRecord
 from reliability.agent.lane import say, where_is, with_drain
@@ -101,6 +101,7 @@ class ProgramWatch:
             return []
         if attempt != self._attempt:
             self._attempt, self._seen, self._mine = attempt, {}, None
+            program_aside.trim(self._folder.aside, rule.aside_bytes)  # here, where no start waits for it
         found = [each for each in self._candidates(rule, record) if not self._is_sealed(each)]
         settling = [each for each in found if self._settles(each, rule, record)]
         whole = [each for each in settling if self._is_whole(each, rule, record)]

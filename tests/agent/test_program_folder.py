@@ -160,6 +160,7 @@ def test_a_damaged_copy_is_named_and_storage_gives_the_files_without_passing_thr
     save(part, 7, "v", 0.0)
     part.rename(step)
     near, far = job.sealed(7), until(lambda: job.copies("storage"))[0]
+    assert (near["superseded"], far["superseded"]) == (0, 0)
     job.kill(pids)
     damage(near["path"])
     job.go_on_from(near, far)

@@ -631,7 +631,7 @@ def test_what_is_moved_aside_stays_up_to_the_limit_of_the_job_and_the_first_move
         place.look()
         left = sorted(path.name for path in place.folder.aside.iterdir())
         assert left == sorted(f"e{each}-node-step-7.{each}" for each in range(max(1, attempt), attempt + 2))
-    place.rule = replace(place.rule, aside_bytes=0)
+    place.record.snapshot_folder = replace(place.rule, aside_bytes=0).as_dict()
     place.die()
     place.begin()
     place.look()
