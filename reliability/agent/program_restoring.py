@@ -94,6 +94,15 @@ def _remove_brought(
             _remove(_restored_path(folder, place, snapshot))
 
 
+def leave(folder: ProgramFolder) -> None:
+    """The job has left this node: what was brought and never begun from goes. What cannot be removed is left."""
+    for left in folder.root.glob(f"{RESTORED}-*"):
+        try:
+            _remove(left)
+        except TierError as error:
+            log.warning("brought by a restore and cannot be removed: path=%s why=%s", left, error)
+
+
 def _take_place(
     folder: ProgramFolder, rule: FolderRule, place: str, snapshot: tuple[int, int], *, keep_to: int | None, before: int
 ) -> str:
@@ -162,7 +171,7 @@ def _move_aside(folder: ProgramFolder, rule: FolderRule, place: str, *, keep_to:
         step = rule.step_of(name)
         newer = step is not None and (keep_to is None or step >= keep_to)
         if newer or rule.is_unfinished(name) or _NEWEST.fullmatch(name) or (keep_to is None and name in _TRACKERS):
-            _move_one(folder, place, name, f"{mark}-{place}", needed=newer or not rule.is_unfinished(name))
+            _move_one(folder, place, name, f"{mark}-{place}", needed=not rule.is_unfinished(name))
 
 
 def _move_one(folder: ProgramFolder, place: str, name: str, mark: str, *, needed: bool) -> None:
