@@ -18,7 +18,7 @@ from reliability.services import (
 @shared_task(name="controller.reconcile")
 def run_reconcile() -> None:
     """Look at everything that is open."""
-    reconcile.run(clock.now())
+    reconcile.run_due(clock.now())
 
 
 @shared_task(name="controller.replan")

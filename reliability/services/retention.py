@@ -29,14 +29,13 @@ from reliability.models import (
     OrderRecord,
     PlannedRemoval,
     RetentionRule,
-    ServiceBeat,
     Snapshot,
     SnapshotCopy,
     TrialRestore,
 )
 from reliability.selectors import core
 from reliability.selectors import retention as selected
-from reliability.services import boundary, clock, dispatch, snapshots
+from reliability.services import boundary, clock, dispatch, snapshots, turns
 
 TURN = "retaining"
 MOST_AT_ONCE = 2000
@@ -78,17 +77,10 @@ def decide_all(now: datetime) -> None:
 
     A controller that is behind finds several rounds waiting at once: the first of them does the work of all.
     """
-    if not _take_turn(now):
+    if not turns.take(TURN, now, settings.RETAIN_S / 2):
         return
     for job in Job.objects.exclude(epoch=0):
         boundary.apart("Deciding what may go", decide, job, now, job=job.pk)
-
-
-def _take_turn(now: datetime) -> bool:
-    turns = ServiceBeat.objects.filter(name=TURN)
-    if turns.filter(beat_at__lte=now - timedelta(seconds=settings.RETAIN_S / 2)).update(beat_at=now):
-        return True
-    return ServiceBeat.objects.get_or_create(name=TURN, defaults={"started_at": now, "beat_at": now})[1]
 
 
 def decide(job: Job, now: datetime) -> int:
