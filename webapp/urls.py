@@ -37,6 +37,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("nodes/", nodes.node_list, name="nodes"),
     path("nodes/<slug:name>/", nodes.node, name="node"),
     path("nodes/<slug:name>/hold/", nodes.hold, name="node-hold"),
+    path("nodes/<slug:name>/domain/", nodes.set_domain, name="node-domain"),
     path("nodes/<slug:name>/validate/", nodes.validate, name="node-validate"),
     path("holds/<int:pk>/release/", nodes.release_hold, name="hold-release"),
     path("standbys/", nodes.standbys, name="standbys"),

@@ -65,6 +65,7 @@ class PeerKeeping:
         """Have a child keep what an order names, in the place of one that did so before."""
         fields = Fields(payload, "payload")
         peer = fields.inner("peer")
+        ranks = [int(rank) for rank in peer.sequence("ranks")]
         kept = [int(rank) for rank in fields.sequence("kept_ranks")] if "kept_ranks" in payload else None
         request = {
             "job": job,
@@ -74,14 +75,14 @@ class PeerKeeping:
                 "address": peer.text("address"),
                 "port": peer.integer("port"),
                 "token": peer.text("token"),
-                "ranks": [int(rank) for rank in peer.sequence("ranks")],
+                "ranks": ranks,
             },
             "kept_ranks": kept,
             "folder": str(self.folder(job)),
             "bytes_per_s": fields.number("bytes_per_s", 0.0),
             "limit_s": min(max(fields.number("limit_s"), 0.1), MOST_LIMIT_S),
         }
-        place, keeping = (job, peer.text("node")), _Keeping(epoch, frozenset(request["peer"]["ranks"]))
+        place, keeping = (job, peer.text("node")), _Keeping(epoch, frozenset(ranks))
         with self._beginning:
             self._end(lambda key, each: key == place or (key[0] == job and kept is not None and _is_over(each, kept)))
             with self._lock:

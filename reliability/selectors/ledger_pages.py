@@ -10,10 +10,12 @@ from django.db.models import QuerySet
 from reliability.domain import ledger, risk
 from reliability.domain.faults import FaultClass
 from reliability.domain.ledger import Standing
+from reliability.domain.partners import Pairing
 from reliability.domain.snapshots import SnapshotId, Tier
 from reliability.models import Finding, Job, Room, Snapshot, SnapshotCopy, SnapshotEvent
 from reliability.selectors import core
 from reliability.selectors.ledger_rows import SELDOM, LedgerRow, is_current, ledger_rows, superseded_saves
+from reliability.selectors.partners import pairing_of
 from reliability.selectors.progress import JobLine, job_lines
 from reliability.selectors.rooms import warnings
 
@@ -46,6 +48,8 @@ class JobLedger:
     superseded: dict[Tier, int]
     warnings: tuple[Room, ...]
     troubles: tuple[Finding, ...]
+    partners: Pairing | None
+    """Who keeps whose newest shards in memory; None where the job has no partner copies, or is over."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +105,7 @@ def job_ledger(job: Job, snapshots: Iterable[Snapshot], *, now: datetime) -> Job
         superseded=superseded_saves(job),
         warnings=tuple(warnings(nodes=nodes, places=[job.storage_dir])),
         troubles=tuple(_troubles(job)),
+        partners=pairing_of(list(line.slots)) if job.partner_copies and not line.over else None,
     )
 
 

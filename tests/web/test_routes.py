@@ -41,6 +41,7 @@ POSTS: dict[str, tuple[dict[str, Any], str]] = {
     "job-trial": ({"name": "gpt-small"}, "operator"),
     "job-trial-schedule": ({"name": "gpt-small"}, "operator"),
     "node-hold": ({"name": "n1"}, "operator"),
+    "node-domain": ({"name": "n1"}, "operator"),
     "node-validate": ({"name": "s1"}, "operator"),
     "hold-release": ({"pk": 0}, "operator"),
     "planner-apply": ({}, "operator"),
