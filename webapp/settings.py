@@ -242,6 +242,8 @@ SPECTACULAR_SETTINGS = {
     "SERVE_INCLUDE_SCHEMA": False,
     "ENUM_NAME_OVERRIDES": {
         "ActionEnum": "reliability.api.serializers.ACTIONS",
+        "TierEnum": "reliability.api.snapshot_serializers.TIERS",
+        "RuledTierEnum": "reliability.api.retention.RULED_TIERS",
         "StandingEnum": "reliability.api.snapshot_serializers.STANDINGS",
     },
     "SWAGGER_UI_DIST": "SIDECAR",

@@ -8,6 +8,7 @@ from rest_framework import serializers
 
 from reliability.domain import ledger
 from reliability.domain.ledger import Standing
+from reliability.domain.snapshots import Tier
 from reliability.models import Snapshot, SnapshotCopy, SnapshotEvent
 from reliability.models.nodes import choices
 from reliability.selectors.ledger_pages import HeldBack
@@ -18,7 +19,8 @@ LINE = "ledger_line"
 """Attribute of a snapshot row: its LedgerRow."""
 
 STANDINGS = choices(Standing)
-"""One name in the schema for all fields that hold a standing."""
+TIERS = choices(Tier)
+"""One name in the schema for all fields that hold a standing, and for all that hold a tier."""
 
 
 class NameField(serializers.SlugRelatedField[Any]):

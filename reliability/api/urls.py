@@ -7,7 +7,7 @@ from typing import Any
 
 from django.urls import URLPattern, URLResolver, include, path
 from rest_framework.renderers import JSONRenderer
-from rest_framework.routers import APIRootView, DefaultRouter
+from rest_framework.routers import APIRootView, DefaultRouter, Route
 
 from reliability.api import fault_codes, plans, resources, retention, snapshots
 from reliability.api.schema import SchemaView, documentation, unversioned_documentation
@@ -38,7 +38,11 @@ class Router(DefaultRouter):
 class UnversionedRouter(Router):
     """The same routes, kept out of the schema."""
 
-    routes = [route._replace(initkwargs={**route.initkwargs, "schema": None}) for route in Router.routes]
+    routes = [
+        route._replace(initkwargs={**route.initkwargs, "schema": None})
+        for route in Router.routes
+        if isinstance(route, Route)
+    ]
 
     def get_api_root_view(self, api_urls: Any = None) -> Any:
         """Return the list of resources."""
@@ -62,6 +66,7 @@ def versioned() -> list[URLPattern | URLResolver]:
         path("jobs/<slug:name>/retention/", retention.Retention.as_view(), name="api-job-retention"),
         path("jobs/<slug:name>/trials/", retention.Trials.as_view(), name="api-job-trials"),
         path("jobs/<slug:name>/trials/schedule/", retention.Schedule.as_view(), name="api-job-trial-schedule"),
+        re_path(f"^snapshots/(?P<pk>{NUMBER})/distrust/$", distrust.Distrust.as_view(), name="api-snapshot-distrust"),
         path("plans/preview/", plans.Preview.as_view(), name="plan-preview"),
         path("", include(router.urls)),
     ]

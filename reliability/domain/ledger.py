@@ -7,7 +7,6 @@ the transaction that changed a copy. Both the count and the word are pure functi
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
 
 from reliability.domain.snapshots import CopyState, Tier
@@ -51,13 +50,16 @@ NEWEST_SLOTS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyFacts:
-    """What is known of one copy. Durations in seconds; `superseded` are saves passed over since the copy before."""
+    """What is known of one copy.
+
+    Durations in seconds, `committed_s` in seconds since 1970; `superseded` are saves passed over since the copy before.
+    """
 
     rank: int
     tier: str
     state: str
     size_bytes: int
-    committed_at: datetime
+    committed_s: float
     verified: bool = False
     trial_restored: bool = False
     stall_s: float | None = None
@@ -71,7 +73,8 @@ class TierTally:
 
     ranks: with a copy that can be read; verified, trial_restored: so many of those. corrupt, lost, removed: ranks with
     none that can be read, by what the best of theirs is. ever: ranks that ever had one. size_bytes: one shard a rank.
-    stall_s, drain_s: of the slowest rank. complete_at: when the last of the ranks was committed first.
+    stall_s, drain_s: of the slowest rank. complete_s: when the last of the ranks was committed first, in
+    seconds since 1970.
     """
 
     ranks: int = 0
@@ -84,7 +87,7 @@ class TierTally:
     size_bytes: int = 0
     stall_s: float | None = None
     drain_s: float | None = None
-    complete_at: datetime | None = None
+    complete_s: float | None = None
     superseded: int = 0
 
 
@@ -133,7 +136,7 @@ def _on_tier(by_rank: Mapping[int, list[CopyFacts]]) -> TierTally:
         size_bytes=sum(max(copy.size_bytes for copy in copies) for copies in usable.values()),
         stall_s=max((copy.stall_s for copy in every if copy.stall_s is not None), default=None),
         drain_s=max((copy.drain_s for copy in every if copy.drain_s is not None), default=None),
-        complete_at=max((min(copy.committed_at for copy in copies) for copies in usable.values()), default=None),
+        complete_s=max((min(copy.committed_s for copy in copies) for copies in usable.values()), default=None),
         superseded=max((copy.superseded for copy in every), default=0),
     )
 

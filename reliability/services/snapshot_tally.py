@@ -6,6 +6,7 @@ counted here. It counts anew from the copies, so that it may be called once too 
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from itertools import islice
 
 from django.db import transaction
@@ -23,13 +24,13 @@ _COLUMNS = (
 )  # fmt: skip
 _COUNTED = (
     "ranks", "verified", "trial_restored", "corrupt", "lost", "removed", "ever", "size_bytes", "stall_s", "drain_s",
-    "complete_at", "superseded",
+    "superseded",
 )  # fmt: skip
 _GONE = ("corrupt", "lost", "removed")
 """Counts, and standings of the same names."""
 UNFINISHED = (Standing.ABSENT, Standing.WRITING)
 """Standings that a later snapshot, once it is complete there, turns into superseded."""
-_REPLACED = ("state", *_COUNTED)
+_REPLACED = ("state", "complete_at", *_COUNTED)
 
 
 def lock(snapshots: Iterable[int]) -> None:
@@ -77,7 +78,7 @@ def _facts(rows: Iterable[Snapshot]) -> dict[int, list[CopyFacts]]:
                 tier=tier,
                 state=state,
                 size_bytes=size,
-                committed_at=committed,
+                committed_s=committed.timestamp(),
                 verified=verified is not None,
                 trial_restored=trial is not None,
                 stall_s=stall,
@@ -125,6 +126,8 @@ def _write_snapshot(row: Snapshot, found: Tally) -> None:
 def _take(line: SnapshotTier, counted: TierTally, ranks: int) -> bool:
     """Take the counts over; returns whether anything differs. Ranks that once had a copy stay counted."""
     values = {name: getattr(counted, name) for name in _COUNTED}
+    complete_s = counted.complete_s
+    values["complete_at"] = None if complete_s is None else datetime.fromtimestamp(complete_s, tz=UTC)
     values["ever"] = max(line.ever, counted.ever)
     values["superseded"] = max(line.superseded, counted.superseded)
     if line.ever and not counted.ever:  # the rows of copies that are gone were forgotten: what they came to stays
