@@ -9,7 +9,7 @@ from reliability.domain.planner import durations
 from reliability.domain.retention import Held, TierRule
 from reliability.domain.snapshots import SnapshotId, Tier, in_lineage
 from reliability.errors import NoRestorePoint
-from reliability.models import Job, Snapshot
+from reliability.models import Job, PlannedRemoval, Snapshot
 from reliability.retention_forms import size_bytes
 from reliability.selectors import core
 from reliability.selectors import retention as selected
@@ -46,10 +46,17 @@ def ledger_of(job: Job | None) -> Ledger:
     return Ledger(recorded=recorded, distrusted=core.distrusted(job))
 
 
-def rule_of(job: Job | None, options: Mapping[str, Any]) -> TierRule:
+def planned(job: Job) -> set[SnapshotId]:
+    """Return the snapshots that nodes were told to remove from storage."""
+    rows = PlannedRemoval.objects.filter(job=job, tier=Tier.STORAGE)
+    places = rows.values_list("snapshot__epoch", "snapshot__step").distinct()
+    return {SnapshotId(epoch, step) for epoch, step in places}
+
+
+def rule_of(job: Job | None, options: Mapping[str, Any], found: Sequence[Stored]) -> TierRule:
     """Return the job's rule for storage, or the default, with what the command line says instead.
 
-    Raises InvalidInput naming the option.
+    A cap that is given has room for one snapshot at least. Raises InvalidInput naming the option.
     """
     rule = selected.rules_of(job)[Tier.STORAGE] if job else retention.DEFAULTS[Tier.STORAGE]
     if options["keep"] is not None:
@@ -60,8 +67,14 @@ def rule_of(job: Job | None, options: Mapping[str, Any]) -> TierRule:
         rule = replace(rule, keep_for_s=durations.seconds(options["younger"], "--younger"))
     if options["cap"] is not None:
         rule = replace(rule, cap_bytes=size_bytes(options["cap"], "--cap"))
-    retention.check(rule, prefix="the rule's ")
+    retention.check(rule, prefix="the rule's ", snapshot_bytes=_one(job, found) if options["cap"] is not None else None)
     return rule
+
+
+def _one(job: Job | None, found: Sequence[Stored]) -> int | None:
+    """Return the size of one snapshot on storage, None when none is whole."""
+    known = selected.snapshot_bytes(job, Tier.STORAGE) if job else None
+    return known or next((each.size_bytes for each in found if each.whole), None)
 
 
 def plan(

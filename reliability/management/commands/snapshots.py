@@ -1,6 +1,7 @@
 """manage.py snapshots: list, verify, restore, export and prune what is stored of a job, in a folder or elsewhere."""
 
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence, Set
 from datetime import datetime
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any, TextIO, cast
 from django.core.management import BaseCommand, CommandError, CommandParser
 
 from reliability.domain.snapshots import SnapshotId, Tier, in_lineage, lineage_ceilings
-from reliability.management import exporting, pruning
+from reliability.management import exporting, pruning, stored_options
 from reliability.management.console import job_named, plain_errors, table
 from reliability.management.progress import Bar, size_text
 from reliability.models import Job
@@ -23,6 +24,7 @@ from reliability.tiers.directory import DirectoryTier
 from reliability.tiers.shards import Shard
 
 Line = Mapping[int, int | None]
+LOOK_AGAIN_S = 0.5
 
 
 class Command(BaseCommand):
@@ -38,22 +40,27 @@ class Command(BaseCommand):
             "verify": "read it all and compare digests; exit code 1 when something is wrong",
             "restore": "copy the newest good snapshot into a folder",
             "export": "write the newest good snapshot as .safetensors, .pt or .pth files, one a rank",
+            "distrust": "never restore a step again; the server's database says so, and nothing is removed",
             "prune": "remove what the job's rules do not keep, or those given here, and abandoned attempts first",
         }
         for name, text in texts.items():
             action = actions.add_parser(name, help=text)
-            action.add_argument("job", help="name of the job")
+            action.add_argument("job", type=stored_options.job_name, help="name of the job")
+            if name == "distrust":
+                stored_options.add_distrust(action)
+                continue
             action.add_argument(
                 "--at", metavar="ADDRESS", help="a folder or s3://, gs://, az:// address (the job's own)"
             )
-            action.add_argument("--ranks", type=int, default=0, help="ranks of the job, where storage does not say")
+            ranks = stored_options.count(stored_options.MOST_RANKS, least=1)
+            action.add_argument("--ranks", type=ranks, default=0, help="ranks of the job, where storage does not say")
             if name in {"verify", "restore", "export"}:
-                action.add_argument("--step", type=int, help="this step alone")
-                action.add_argument("--epoch", type=int, help="of this attempt alone")
+                action.add_argument("--step", type=stored_options.count(2**53), help="this step alone")
+                action.add_argument("--epoch", type=stored_options.count(), help="of this attempt alone")
             if name in {"restore", "export"}:
                 action.add_argument("--to", type=Path, required=True, help="folder to make, or file to write")
             if name == "export":
-                action.add_argument("--rank", type=int, help="this rank alone")
+                action.add_argument("--rank", type=stored_options.count(), help="this rank alone")
             if name == "prune":
                 action.add_argument("--keep", type=int, metavar="N", help="the newest N whole ones stay")
                 action.add_argument(
@@ -66,6 +73,9 @@ class Command(BaseCommand):
     def handle(self, *_args: Any, **options: Any) -> None:
         """Carry out one action."""
         with plain_errors():
+            if options["action"] == "distrust":
+                self.stdout.write(distrusting.distrust(job_named(options["job"]), options))
+                return
             job = None if options["at"] else job_named(options["job"])
             tier = choosing.job_tier(options["at"] or (job.storage_dir if job else ""), options["job"])
             found = catalogue.stored(tier, ranks=options["ranks"] or (job.world_size if job else 0))
@@ -73,20 +83,28 @@ class Command(BaseCommand):
                 self.stderr.write(f"Not believed: {damaged}")
             if not found:
                 raise CommandError(f"Nothing of job {options['job']} is stored there.")
+            if "step" in options:
+                stored_options.check_there(found, step=options["step"], epoch=options["epoch"])
             line = lineage_ceilings(core.epoch_starts(job)) if job else lines.ceilings(tier.starts())
             if options["action"] in {"restore", "export"} and options["epoch"] is None:
                 found = _of_the_line(found, line, core.distrusted(job) if job else set())
             getattr(self, f"_{options['action']}")(tier, found, {**options, "line": line}, job)
 
-    def _list(self, _tier: TierStore, found: Sequence[Stored], options: dict[str, Any], _job: Job | None) -> None:
+    def _list(self, tier: TierStore, found: Sequence[Stored], options: dict[str, Any], job: Job | None) -> None:
         line: Line = options["line"]
+        going: Set[SnapshotId] = set()
+        if any(each.missing for each in found):  # damage, or a moment in which it comes or goes?
+            time.sleep(LOOK_AGAIN_S)
+            again = catalogue.stored(tier, ranks=options["ranks"] or (job.world_size if job else 0))
+            found, going = again, _going(found, again) | (pruning.planned(job) if job else set())
         rows = [
             (
                 each.snapshot.step,
                 each.snapshot.epoch,
                 f"{len(each.keys)}/{each.ranks}",
                 size_text(each.size_bytes),
-                _state(each) + ("" if not line or in_lineage(each.snapshot, line) else " (abandoned line)"),
+                ("is being removed" if each.missing and each.snapshot in going else _state(each))
+                + ("" if not line or in_lineage(each.snapshot, line) else " (abandoned line)"),
             )
             for each in found
         ]
@@ -103,12 +121,14 @@ class Command(BaseCommand):
             raise CommandError(f"{wrong} of the stored snapshots cannot be restored.")
 
     def _restore(self, tier: TierStore, found: Sequence[Stored], options: dict[str, Any], _job: Job | None) -> None:
+        stored_options.check_folder(options["to"])
         target = DirectoryTier(options["to"])
         good = self._newest_good(tier, found, options, target)
         self.stdout.write(f"{_name(good)} lies in {options['to']}: {size_text(good.size_bytes)}.")
 
     def _export(self, tier: TierStore, found: Sequence[Stored], options: dict[str, Any], _job: Job | None) -> None:
         path: Path = options["to"].absolute()
+        (stored_options.check_file if path.suffix else stored_options.check_folder)(path)
         with (
             exporting.writer(path) as write,
             tempfile.TemporaryDirectory(dir=path.parent, prefix=".stepkeeper-") as folder,
@@ -127,7 +147,7 @@ class Command(BaseCommand):
     def _prune(self, tier: TierStore, found: Sequence[Stored], options: dict[str, Any], job: Job | None) -> None:
         if job is not None and not options["dry_run"] and core.open_failover(job) is not None:
             raise CommandError(f"A recovery of {job.name} is open: nothing is removed before it is over.")
-        rule, now = pruning.rule_of(job, options), clock.now()
+        rule, now = pruning.rule_of(job, options, found), clock.now()
         plan = pruning.plan(found, rule=rule, line=options["line"], ledger=pruning.ledger_of(job), now=now.timestamp())
         verb = "Would remove" if options["dry_run"] else "Removes"
         for each, why in plan.gone:
@@ -192,6 +212,12 @@ class Command(BaseCommand):
 def _of_the_line(found: Sequence[Stored], line: Line, distrusted: Set[SnapshotId]) -> list[Stored]:
     """Return those of the line that goes on, without what is distrusted; where no start is known there is no line."""
     return [each for each in found if (not line or in_lineage(each.snapshot, line)) and each.snapshot not in distrusted]
+
+
+def _going(before: Sequence[Stored], after: Sequence[Stored]) -> set[SnapshotId]:
+    """Return those of which there was more a moment ago."""
+    had = {each.snapshot: each.keys.keys() for each in before}
+    return {each.snapshot for each in after if had.get(each.snapshot, set()) - each.keys.keys()}
 
 
 def _ranks(each: Stored, options: dict[str, Any]) -> list[int]:
