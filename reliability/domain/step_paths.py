@@ -1,6 +1,5 @@
 """Which paths may a step of a program hold, and where does a link of it end?"""
 
-import os
 from collections import deque
 from collections.abc import Mapping
 from pathlib import PurePosixPath
@@ -58,6 +57,6 @@ def _can_be_made(name: str) -> bool:
 
 def _encoded(text: str) -> bytes | None:
     try:
-        return os.fsencode(text)
+        return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         return None
