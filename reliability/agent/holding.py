@@ -30,8 +30,32 @@ class Hold:
         self._note = folder / f".{job}.asked"
         self._who = who
         self._handle: int | None = None
+        self._refused_at: float | None = None
 
-    def take(self, limit_s: float = WAIT_S) -> None:
+    @property
+    def held(self) -> bool:
+        """Return whether it was taken."""
+        return self._handle is not None
+
+    def take_at_once(self) -> bool:
+        """Take it without waiting; False while it is refused for less than WAIT_S.
+
+        Raises TierConflict when it is refused for longer: then a note is left. Raises TierFull, TierUnreachable.
+        """
+        now = time.monotonic()
+        since = now if self._refused_at is None else self._refused_at
+        patient = now - since < WAIT_S
+        try:
+            self.take(0, quietly=patient)
+        except TierConflict:
+            self._refused_at = since
+            if patient:
+                return False
+            raise
+        self._refused_at = None
+        return True
+
+    def take(self, limit_s: float = WAIT_S, *, quietly: bool = False) -> None:
         """Take it, or leave a note for whoever has it. Raises TierConflict, TierFull, TierUnreachable."""
         if self._handle is not None:
             return
@@ -40,7 +64,8 @@ class Hold:
             handle = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             if not _locked(handle, limit_s):
-                self._leave_note()
+                if not quietly:
+                    self._leave_note()
                 raise TierConflict(
                     f"{self._place} is in use by another agent of this machine ({_said(handle)}).", hint=_HINT
                 )

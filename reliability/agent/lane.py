@@ -111,6 +111,10 @@ class Lane(ABC):
                 continue
         self._taken_up = True
 
+    def let_go(self) -> None:
+        """Give up what others may want: nothing is to be done until more is known."""
+        self.settled = True
+
     def follow(self, record: JobRecord, safe: Floors) -> None:
         """Take over what the node now knows of the job."""
         if record != self.record or safe != self.floors:

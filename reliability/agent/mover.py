@@ -52,7 +52,7 @@ class Mover(ABC):
         for record in found.values():
             self._take_up(record)
         for job in self._lanes.keys() - found.keys():
-            del self._lanes[job]
+            self._lanes.pop(job).let_go()
         self._seen = seen
 
     def _take_up(self, record: JobRecord) -> None:

@@ -22,7 +22,7 @@ from reliability.agent.mover import Mover, run
 from reliability.agent.program_watch import ProgramWatch
 from reliability.agent.sealer import Sealer
 from reliability.domain.snapshots import Tier
-from reliability.errors import CopyMissing, TierConflict, TierError
+from reliability.errors import CopyMissing, ReliabilityError, TierConflict, TierError
 from reliability.tiers import direct, shards
 from reliability.tiers.directory import DirectoryTier
 from reliability.tiers.records import RecordUnusable
@@ -60,11 +60,48 @@ class SsdLane(Lane):
         """
         if not (self.record.job_key or self.record.started_epoch):
             return False
+        if not self.settled and not self._may_work(now):
+            return False
         self._tell_asked()
         copied = super().run(now)
         if self._programs is not None and not self._programs.is_done(self.record):
             self.settled = False
+        if self.settled:
+            self.let_go()
         return copied
+
+    def let_go(self) -> None:
+        """Another agent of this machine may work for a job of this name once this one has nothing to do."""
+        super().let_go()
+        if self._hold is not None:
+            self._hold.release()
+
+    def _may_work(self, now: float) -> bool:
+        """Take the right to work here unless another agent of this machine has it; nobody waits for it."""
+        if self._hold is None or self._hold.held:
+            return True
+        try:
+            if not self._hold.take_at_once():
+                return False
+        except ReliabilityError as error:
+            self.at = None
+            self._trouble(error, now)
+            return False
+        if self._is_ours():
+            return True
+        self._taken_up = False
+        if self.record.released:
+            self.let_go()  # nothing there is of this job any more, and nothing more comes
+        return not self.settled
+
+    def _is_ours(self) -> bool:
+        """Return whether what lies on the SSD is still of this job: it was out of sight for a while."""
+        if self._taken_up and self.record.job_key:
+            try:
+                self._ssd.claim(self.record.job_key, ranks=self.record.world_size)
+            except TierConflict:
+                return False
+        return True
 
     def _tell_asked(self) -> None:
         """Tell when another agent of this machine was to work for a job of this name here."""
@@ -91,10 +128,8 @@ class SsdLane(Lane):
     def _take_up(self) -> None:
         """Before anything on the SSD is believed: what another job of this name left there is set aside.
 
-        Left: while another agent of this machine works for such a job there, nothing is touched.
+        Left: while another agent of this machine works for such a job there, this is not reached.
         """
-        if self._hold is not None:
-            self._hold.take()
         if self.record.job_key:
             try:
                 self._ssd.claim(self.record.job_key, ranks=self.record.world_size)
