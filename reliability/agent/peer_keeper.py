@@ -9,7 +9,7 @@ is one JSON line on standard output.
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from reliability.agent.probes import request
 from reliability.domain.snapshots import Tier
 from reliability.errors import CopyMissing, DigestMismatch, ReliabilityError, TierFull, TierUnreachable
 from reliability.tiers import opening, shards
+from reliability.tiers.copying import PART_SUFFIX
 from reliability.tiers.directory import DirectoryTier
 from reliability.tiers.pacing import Pace
 from reliability.tiers.shards import Shard
@@ -31,6 +32,7 @@ STEPS_KEPT = 2
 LEAST_FREE = 0.1
 """This part of the memory tier's room is left to others."""
 OWNER = "partner"
+"""With the neighbour's name: another neighbour's shard may be coming into the same folder."""
 
 
 class Keeper:
@@ -48,7 +50,7 @@ class Keeper:
         )
         self._ranks = {int(rank) for rank in peer["ranks"]}
         self._pace = Pace(float(wanted["bytes_per_s"]))
-        self._store = DirectoryTier(Path(wanted["folder"]), owner=OWNER, private=True)
+        self._store = DirectoryTier(Path(wanted["folder"]), owner=f"{OWNER}-{self._peer.node}", private=True)
         kept = wanted.get("kept_ranks")
         self._kept_ranks = None if kept is None else self._ranks | {int(rank) for rank in kept}
         self._problem = ("", 0.0)
@@ -68,11 +70,20 @@ class Keeper:
         opening.make_private(self._store.root.parent)
         opening.make_private(self._store.root)
         self._store.sweep()
-        for shard in self._all_held():
-            if self._kept_ranks is not None and shard.rank not in self._kept_ranks:
-                self._remove(shard)
+        if self._kept_ranks is not None:
+            self._let_go_of_others(self._kept_ranks)
         for shard in self._held():
             self._tell(shard)
+
+    def _let_go_of_others(self, kept: Collection[int]) -> None:
+        """Remove what lies there, whole or begun, of ranks that no pair names any more."""
+        for shard in self._all_held():
+            if shard.rank not in kept:
+                self._remove(shard)
+        for part in self._store.root.glob(f"*{PART_SUFFIX}"):
+            begun = shards.parse(part.name.partition(".")[0])
+            if begun is not None and begun.rank not in kept:
+                opening.remove(part)
 
     def look(self) -> bool:
         """Take what is newer than what is kept; return whether the neighbour answered and all went well."""

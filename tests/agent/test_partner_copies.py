@@ -196,6 +196,20 @@ def test_shards_of_ranks_that_no_pair_names_any_more_are_let_go_and_told(neighbo
     assert [body["rank"] for body in neighbours.of_kind("snapshot_copy")] == [0]
 
 
+def test_what_another_neighbour_s_keeper_has_begun_stays_and_what_nobody_goes_on_with_goes(
+    neighbours: Neighbours,
+) -> None:
+    neighbours.folder.mkdir(parents=True, mode=0o700)
+    own, others, nobodys = (
+        neighbours.folder / f"e1-s1-r{rank}.snap.partner-{name}.part"
+        for rank, name in ((0, "owner"), (5, "other"), (7, "gone"))
+    )
+    for part in (own, others, nobodys):
+        part.write_bytes(b"begun")
+    neighbours.keeper(kept_ranks=[0, 5])
+    assert list(neighbours.folder.iterdir()) == [others]
+
+
 def test_an_order_that_names_no_other_ranks_lets_nothing_go(neighbours: Neighbours) -> None:
     commit(neighbours.folder, Shard(EPOCH - 1, 10, 5), b"x" * 100, job=JOB)
     neighbours.keeper()
