@@ -79,6 +79,11 @@ class JobLine:
         return self.job.mode == Job.Mode.PLAIN
 
     @property
+    def keeps_nothing(self) -> bool:
+        """Whether no snapshot of it is kept: a plain program that saves into no folder that is watched."""
+        return self.plain and self.job.snapshot_folder is None and not self.process_risk.restore_step
+
+    @property
     def over(self) -> bool:
         """Whether nothing of it can be lost any more."""
         return self.job.state in Job.TERMINAL
@@ -104,9 +109,9 @@ def _tier_ages(found: Coverage, ranks: int, period_s: float | None, now: datetim
 
 def _risk(found: Coverage, newest: SnapshotId | None, step: int | None, step_s: float | None, node: str = "") -> Risk:
     since = found.taken_at[newest] if newest else found.began_at
-    if step is None:
-        return Risk(node=node, since=since)
     restore_step = newest.step if newest else 0
+    if step is None:  # a program tells of no steps, yet it goes on somewhere
+        return Risk(restore_step=restore_step if newest or since else None, node=node, since=since)
     lost = max(0, step - restore_step)
     return Risk(lost, lost * step_s if step_s else None, restore_step, node, since)
 
@@ -118,6 +123,16 @@ def _node_risks(
     names = [slot.node.name for slot in slots if slot.node]
     after = domain.nodes_at_risk(found.readable, job.world_size, names)
     return tuple(_risk(found, after[name], step, step_s, name) for name in names)
+
+
+def _worst(risks: Iterable[Risk]) -> Risk:
+    """Return that of most steps; where none tells of steps, the one that goes back furthest."""
+    listed = list(risks)
+    known = [risk for risk in listed if risk.steps is not None]
+    dated = [risk for risk in listed if risk.since is not None]
+    if known or not dated:
+        return max(known, key=lambda risk: risk.steps or 0, default=Risk())
+    return min(dated, key=lambda risk: risk.since.timestamp() if risk.since else 0.0)
 
 
 def _is_quiet(progress_at: datetime | None, step_s: float | None, now: datetime) -> bool:
@@ -135,7 +150,6 @@ def _line(job: Job, slots: list[Slot], ranks: list[Rank], found: Coverage, now: 
     taken = tiers[0].step
     process_risk = _risk(found, domain.newest(found.readable, job.world_size), newest_step, step_s)
     node_risks = _node_risks(job, slots, found, newest_step, step_s)
-    known = [risk for risk in node_risks if risk.steps is not None]
     due = max(0, (taken or 0) + job.every_steps - step) if step is not None else None
     return JobLine(
         job=job,
@@ -148,7 +162,7 @@ def _line(job: Job, slots: list[Slot], ranks: list[Rank], found: Coverage, now: 
         quiet=_is_quiet(progress_at, step_s, now),
         tiers=tiers,
         process_risk=process_risk,
-        node_risk=max(known, key=lambda risk: risk.steps or 0, default=Risk()),
+        node_risk=_worst(node_risks),
         node_risks=node_risks,
         coverage=found,
         next_due_steps=due,

@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from reliability import models
 from reliability.api.snapshot_serializers import TierSerializer
+from reliability.domain.program_folders import FolderRule
 from reliability.services import snapshot_tally
 from tests.web import rows
 
@@ -267,3 +268,27 @@ def test_a_job_that_never_saved_is_at_risk_since_it_began(client_of: Any, cluste
     said = plain(text_of(client_of("viewer"), "/jobs/fresh/snapshots/"))
     assert "none yet" in said
     assert re.search(r"30 steps ?, 9.6 s of work; back to the beginning, 5 min \d+ s ago", said)
+
+
+def test_where_a_program_that_tells_of_no_steps_would_go_on_is_told(client_of: Any, cluster: dict[str, Any]) -> None:
+    models.Rank.objects.filter(job__name="gpt-small").update(step=None, step_s=None)
+    models.Job.objects.filter(name="gpt-small").update(mode=models.Job.Mode.PLAIN)
+    said = client_of("viewer").get("/api/v1/jobs/gpt-small/risk/").json()
+    assert (said["process"]["restore_step"], said["process"]["steps"], said["process"]["seconds"]) == (1220, None, None)
+    assert 6 <= said["process"]["age_s"] < 60
+    assert {each["node"]: each["restore_step"] for each in said["nodes"]} == {"n1": 1200, "n2": 1200, "n3": 1200}
+    for address in ("/jobs/gpt-small/", "/jobs/gpt-small/snapshots/", "/snapshots/"):
+        page = plain(text_of(client_of("viewer"), address)).replace("\u202f", " ")
+        assert re.search(r"back to step 1 220, taken \d+ s ago", page), address
+
+
+def test_a_program_that_never_saved_would_begin_anew(client_of: Any, cluster: dict[str, Any]) -> None:
+    made = rows.job("fresh", [rows.node("f1")], mode=models.Job.Mode.PLAIN)
+    models.Rank.objects.filter(job=made).update(step=None)
+    models.Epoch.objects.filter(job=made).update(running_at=timezone.now() - timedelta(minutes=5))
+    said = client_of("viewer").get("/api/v1/jobs/fresh/risk/").json()
+    assert (said["process"]["restore_step"], said["process"]["steps"]) == (0, None)
+    assert said["process"]["since"]
+    assert "takes no snapshots of a plain program" in plain(text_of(client_of("viewer"), "/jobs/fresh/"))
+    models.Job.objects.filter(pk=made.pk).update(snapshot_folder=FolderRule().as_dict())
+    assert "A process dies back to the beginning, 5 min" in plain(text_of(client_of("viewer"), "/jobs/fresh/"))
