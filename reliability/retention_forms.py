@@ -121,6 +121,12 @@ def _time(text: str, field: str) -> float:
     return durations.seconds(text, field) if text.strip() else 0.0
 
 
+class DistrustForm(StyledForm):
+    """Why a snapshot must never be restored."""
+
+    reason = forms.CharField(label="Reason", max_length=500, help_text="One line. It is never restored then.")
+
+
 class ScheduleForm(StyledForm):
     """When the newest stored snapshot of a job is tried by itself."""
 

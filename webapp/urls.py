@@ -56,6 +56,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("fault-codes/<slug:code>/reset/", fault_codes.reset, name="fault-code-reset"),
     path("snapshots/", snapshots.over_jobs, name="snapshots"),
     path("snapshots/<int:pk>/", snapshots.snapshot, name="snapshot"),
+    path("snapshots/<int:pk>/distrust/", snapshots.distrust, name="snapshot-distrust"),
     path("planner/", planner.plan, name="planner"),
     path("planner/simulation/", planner.simulation, name="planner-simulation"),
     path("planner/csv/<slug:figure>/", planner.figure_csv, name="planner-csv"),

@@ -5,11 +5,12 @@ The addresses without a version only read; they are not in the schema, and what 
 
 from typing import Any
 
-from django.urls import URLPattern, URLResolver, include, path
+from django.urls import URLPattern, URLResolver, include, path, re_path
 from rest_framework.renderers import JSONRenderer
 from rest_framework.routers import APIRootView, DefaultRouter, Route
 
-from reliability.api import fault_codes, plans, resources, retention, snapshots
+from reliability.api import distrust, fault_codes, plans, resources, retention, snapshots
+from reliability.api.resources import NUMBER
 from reliability.api.schema import SchemaView, documentation, unversioned_documentation
 from reliability.api.tokens import TokenView
 

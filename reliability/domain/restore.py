@@ -179,7 +179,7 @@ def choose(
             skipped.append(f"{_name(snapshot)} lies on an abandoned line: a later epoch started before it.")
             continue
         if snapshot in distrusted:
-            skipped.append(f"{_name(snapshot)} is distrusted: the job failed again after restoring it.")
+            skipped.append(f"{_name(snapshot)} is distrusted: its page says why.")
             continue
         sources = _sources(grouped[snapshot], told.get(snapshot, {}), situation, ranks)
         lacking = [rank for rank, found in sources.items() if not found]

@@ -160,12 +160,16 @@ def distrusted(job: Job) -> set[SnapshotId]:
 
 
 def complete_snapshots(job: Job, *, tier: str | None = None, limit: int = NEWEST_COMPLETE) -> list[SnapshotId]:
-    """Return the snapshots of the current line of which every rank has a copy (on that tier): the newest."""
+    """Return the snapshots of the current line of which every rank has a copy (on that tier), the newest.
+
+    None that is distrusted is among them.
+    """
     rows: QuerySet[Snapshot] | QuerySet[SnapshotTier]
     if tier is None:
-        rows = Snapshot.objects.filter(in_line(job), job=job, held=job.world_size)
+        rows = Snapshot.objects.filter(in_line(job), job=job, held=job.world_size, distrusted=False)
     else:
-        rows = SnapshotTier.objects.filter(in_line(job), job=job, tier=tier, ranks=job.world_size)
+        of_tier = SnapshotTier.objects.filter(in_line(job), job=job, tier=tier, ranks=job.world_size)
+        rows = of_tier.filter(snapshot__distrusted=False)
     newest = rows.order_by("-step", "-epoch").values_list("epoch", "step")[:limit]
     return [SnapshotId(epoch, step) for epoch, step in newest]
 

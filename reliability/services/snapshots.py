@@ -23,6 +23,8 @@ STATE_OF_PROBLEM = {"digest_mismatch": CopyState.CORRUPT, "corrupt": CopyState.C
 LOOKS_BACK = 8
 """So many of the newest copies of a rank in memory are looked at when one more is written."""
 
+LONGEST_REASON = 500
+
 READ_FROM = {Tier.SSD: Tier.MEMORY, Tier.STORAGE: Tier.SSD}
 """Where the mover that brought a copy to a tier read it, whole and with its digest."""
 
@@ -279,6 +281,22 @@ def distrust(job: Job, snapshot: SnapshotId, *, reason: str) -> None:
         for row in rows:
             snapshot_events.keep(row, Standing.ABANDONED, at=clock.now(), sentence=f"Distrusted: {reason}")
         rows.update(distrusted=True, distrust_reason=reason)
+
+
+def distrust_by_hand(snapshot: Snapshot, *, reason: str, by: str) -> None:
+    """Never restore this snapshot again, because a person says so. Raises InvalidInput, also when it is so already."""
+    said = reason.strip()
+    if not 1 <= len(said) <= LONGEST_REASON or not said.isprintable():
+        hint = f"Write one line of at most {LONGEST_REASON} characters."
+        raise InvalidInput("reason", "does not say why in one line", hint=hint)
+    with transaction.atomic():
+        snapshot_tally.lock([snapshot.pk])
+        snapshot.refresh_from_db()
+        if snapshot.distrusted:
+            raise InvalidInput("snapshot", f"is distrusted already: {snapshot.distrust_reason}")
+        distrust(snapshot.job, SnapshotId(snapshot.epoch, snapshot.step), reason=f"{said} ({by})")
+        _recompute_storage_step(snapshot.job)
+    dispatch.changed(f"job:{snapshot.job_id}", "overview")
 
 
 def lose_local_copies(node: Node, job: Job, tiers: Iterable[str]) -> int:

@@ -2,24 +2,29 @@
 
 from typing import Any
 
+from django.contrib.auth.decorators import permission_required
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404
+from django.shortcuts import get_object_or_404, redirect
 from django.utils import timezone
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
 
 from reliability.domain.ledger import MEANING
+from reliability.errors import InvalidInput
 from reliability.filters import JobFilter, LedgerFilter
 from reliability.models import Job, Snapshot
+from reliability.retention_forms import DistrustForm
 from reliability.selectors import ledger_pages
 from reliability.selectors.ledger_rows import newest_rows
 from reliability.selectors.progress import job_lines
 from reliability.selectors.rooms import warnings
+from reliability.services import snapshots
 from reliability.tables import NearestPage
-from reliability.views.page import reads, render_page
+from reliability.views.page import reads, render_page, tell
 
 NEWEST = 40
 STEPS_A_PAGE = 50
+operates = permission_required("reliability.operate_job", raise_exception=True)
 
 
 @reads("job", "snapshot")
@@ -62,7 +67,27 @@ def job_ledger(request: HttpRequest, name: str) -> HttpResponse:
 @require_safe
 def snapshot(request: HttpRequest, pk: int) -> HttpResponse:
     """Show one step: every rank on every tier, and what happened to it."""
+    return _page(request, get_object_or_404(Snapshot.objects.select_related("job"), pk=pk), DistrustForm())
+
+
+@operates
+@require_POST
+def distrust(request: HttpRequest, pk: int) -> HttpResponse:
+    """Say that a step must never be restored, and why."""
     found = get_object_or_404(Snapshot.objects.select_related("job"), pk=pk)
+    form = DistrustForm(request.POST)
+    if not form.is_valid():
+        return _page(request, found, form, status=400)
+    try:
+        snapshots.distrust_by_hand(found, reason=form.cleaned_data["reason"], by=request.user.get_username())
+    except InvalidInput as error:
+        form.add_error("reason" if error.field == "reason" else None, f"{error.message} {error.hint}".strip())
+        return _page(request, found, form, status=400)
+    tell(request, f"Step {found.step} is never restored again.")
+    return redirect("snapshot", pk=pk)
+
+
+def _page(request: HttpRequest, found: Snapshot, form: DistrustForm, status: int = 200) -> HttpResponse:
     ranks = Paginator(range(found.job.world_size), ledger_pages.RANKS_A_PAGE)
     shown = ranks.get_page(request.GET.get("page"))
     context = {
@@ -70,8 +95,9 @@ def snapshot(request: HttpRequest, pk: int) -> HttpResponse:
         "page": ledger_pages.snapshot_page(found, list(shown.object_list)),
         "ranks": shown,
         "meanings": MEANING,
+        "distrust_form": form,
     }
-    return render_page(request, "snapshots/page.html", context, topics=[f"job:{found.job_id}"])
+    return render_page(request, "snapshots/page.html", context, topics=[f"job:{found.job_id}"], status=status)
 
 
 def _without(request: HttpRequest, *names: str) -> str:

@@ -40,6 +40,7 @@ POSTS: dict[str, tuple[dict[str, Any], str]] = {
     "job-retention-rules": ({"name": "gpt-small"}, "operator"),
     "job-trial": ({"name": "gpt-small"}, "operator"),
     "job-trial-schedule": ({"name": "gpt-small"}, "operator"),
+    "snapshot-distrust": ({"pk": 0}, "operator"),
     "node-hold": ({"name": "n1"}, "operator"),
     "node-domain": ({"name": "n1"}, "operator"),
     "node-validate": ({"name": "s1"}, "operator"),
@@ -64,7 +65,12 @@ def address(name: str, values: dict[str, Any], cluster: dict[str, Any]) -> str:
     from django.urls import reverse
 
     snapshot = cluster["training"].snapshots.first().pk
-    keys = {"incident": cluster["incident"].pk, "hold-release": cluster["hold"].pk, "snapshot": snapshot}
+    keys = {
+        "incident": cluster["incident"].pk,
+        "hold-release": cluster["hold"].pk,
+        "snapshot": snapshot,
+        "snapshot-distrust": snapshot,
+    }
     return reverse(
         name, kwargs={k: keys.get(name, cluster["request"].pk) if k == "pk" else v for k, v in values.items()}
     )

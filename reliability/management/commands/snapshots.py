@@ -10,7 +10,7 @@ from typing import Any, TextIO, cast
 from django.core.management import BaseCommand, CommandError, CommandParser
 
 from reliability.domain.snapshots import SnapshotId, Tier, in_lineage, lineage_ceilings
-from reliability.management import exporting, pruning, stored_options
+from reliability.management import distrusting, exporting, pruning, stored_options
 from reliability.management.console import job_named, plain_errors, table
 from reliability.management.progress import Bar, size_text
 from reliability.models import Job
@@ -40,15 +40,12 @@ class Command(BaseCommand):
             "verify": "read it all and compare digests; exit code 1 when something is wrong",
             "restore": "copy the newest good snapshot into a folder",
             "export": "write the newest good snapshot as .safetensors, .pt or .pth files, one a rank",
-            "distrust": "never restore a step again; the server's database says so, and nothing is removed",
             "prune": "remove what the job's rules do not keep, or those given here, and abandoned attempts first",
         }
+        distrusting.add_to(actions)
         for name, text in texts.items():
             action = actions.add_parser(name, help=text)
             action.add_argument("job", type=stored_options.job_name, help="name of the job")
-            if name == "distrust":
-                stored_options.add_distrust(action)
-                continue
             action.add_argument(
                 "--at", metavar="ADDRESS", help="a folder or s3://, gs://, az:// address (the job's own)"
             )
@@ -74,7 +71,7 @@ class Command(BaseCommand):
         """Carry out one action."""
         with plain_errors():
             if options["action"] == "distrust":
-                self.stdout.write(distrusting.distrust(job_named(options["job"]), options))
+                self.stdout.write(distrusting.distrust(options))
                 return
             job = None if options["at"] else job_named(options["job"])
             tier = choosing.job_tier(options["at"] or (job.storage_dir if job else ""), options["job"])
