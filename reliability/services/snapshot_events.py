@@ -42,8 +42,7 @@ def move(copies: QuerySet[SnapshotCopy], how: Move) -> int:
     """Move those of the copies that are in the state `how.source`, and keep it; returns how many were moved."""
     with transaction.atomic():
         rows = copies.filter(state=how.source).order_by()
-        snapshot_tally.lock(rows.values_list("snapshot_id", flat=True).distinct())
-        found = list(rows.values_list("pk", "snapshot_id", "tier", "node_id", "rank"))
+        found = _found(rows)
         if not found:
             return 0
         moved = SnapshotCopy.objects.filter(pk__in=[row[0] for row in found], state=how.source).update(
@@ -52,6 +51,13 @@ def move(copies: QuerySet[SnapshotCopy], how: Move) -> int:
         _keep_events(found, TARGET[how.target], how.at, how.sentence)
         snapshot_tally.recount(row[1] for row in found)
     return moved
+
+
+def _found(copies: QuerySet[SnapshotCopy]) -> list[tuple[Any, ...]]:
+    """Lock the snapshots of these copies; return what is then still so, and not what came to others meanwhile."""
+    keys = set(copies.values_list("snapshot_id", flat=True).distinct())
+    snapshot_tally.lock(keys)
+    return [row for row in copies.values_list("pk", "snapshot_id", "tier", "node_id", "rank") if row[1] in keys]
 
 
 def mark_read(
@@ -92,8 +98,7 @@ def _mark(
         **{f"{field}__isnull": True},
     )
     with transaction.atomic():
-        snapshot_tally.lock(copies.order_by().values_list("snapshot_id", flat=True).distinct())
-        found = list(copies.values_list("pk", "snapshot_id", "tier", "node_id", "rank"))
+        found = _found(copies.order_by())
         if not found:
             return 0
         SnapshotCopy.objects.filter(pk__in=[row[0] for row in found]).update(**{field: at})
