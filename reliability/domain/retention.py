@@ -17,6 +17,8 @@ MOST_KEPT = 100_000
 MOST_STEPS = 10**15
 MOST_BYTES = 2**60
 LONGEST_S = 100 * 365 * 86400.0
+MOST_AWAITED = 4
+"""So many snapshots wait on an SSD at most for a storage that is behind, beside those that the SSD's own rule keeps."""
 RULED = (Tier.SSD, Tier.STORAGE)
 """The tiers that have a rule. In memory there are two or three slots, which the trainer writes over in turn."""
 
@@ -99,13 +101,21 @@ def _within(name: str, value: float, least: float, most: float, hint: str) -> No
 
 
 def decide(
-    held: Iterable[Held], *, tier: Tier, rule: TierRule, line: Mapping[int, int | None], now: float
+    held: Iterable[Held],
+    *,
+    tier: Tier,
+    rule: TierRule,
+    line: Mapping[int, int | None],
+    now: float,
+    onward: TierRule | None = None,
 ) -> list[Removal]:
     """Return what may go from one tier: abandoned lines first, then the oldest first.
 
     `line` are the ceilings of the line that goes on (domain/snapshots.lineage_ceilings), `now` seconds since 1970.
     Nothing goes before the newest attempt has committed something, nor while no snapshot of the line is whole.
     Never gone: the newest of the line that is whole, and all of the line from there on, whole or not.
+    `onward` is the rule of the storage that this SSD's snapshots go to: what it keeps of each so many steps waits here
+    until it is there, the newest MOST_AWAITED of these. A cap goes before that.
     Raises InvalidInput for a rule that makes no sense.
     """
     check(rule)
@@ -118,7 +128,9 @@ def decide(
     if floor is None or not any(each.snapshot.epoch >= newest for each in own):
         return []
     older = [each for each in own if each.snapshot.step < floor]
-    wanted = _wanted([each for each in own if _is_whole(each, tier)], rule, now)
+    whole = [each for each in own if _is_whole(each, tier)]
+    wanted = _wanted(whole, rule, now)
+    wanted |= set([each for each in _awaited(whole, own_ledger, onward) if each not in wanted][-MOST_AWAITED:])
     gone = [_removal(each, tier, Why.ABANDONED, "It lies on an abandoned line.") for each in beside]
     kept = f"It is older than {said(rule)} that are kept."
     gone += [_unwanted(each, tier, kept) for each in older if each.snapshot not in wanted]
@@ -160,6 +172,18 @@ def _wanted(whole: Sequence[Held], rule: TierRule, now: float) -> set[SnapshotId
             first.setdefault(each.snapshot.step // rule.every_steps, each.snapshot)
         wanted |= set(first.values())
     return wanted
+
+
+def _awaited(whole: Sequence[Held], own: Iterable[Held], onward: TierRule | None) -> list[SnapshotId]:
+    """Return which of the whole snapshots of an SSD, oldest first, storage shall keep and does not have yet."""
+    every = onward.every_steps if onward is not None else 0
+    if not every:
+        return []
+    there = {each.snapshot.step // every for each in own if _is_whole(each, Tier.STORAGE)}
+    first: dict[int, SnapshotId] = {}
+    for each in whole:
+        first.setdefault(each.snapshot.step // every, each.snapshot)
+    return [snapshot for part, snapshot in first.items() if part not in there]
 
 
 def _is_young(each: Held, rule: TierRule, now: float) -> bool:

@@ -194,9 +194,12 @@ def outlook(job: Job, now: datetime, *, most: int) -> Outlook:
 def decisions(job: Job, now: datetime, ledger: Sequence[Held] | None = None) -> list[Removal]:
     """Return all that may go from each tier of a job now. `ledger` is `held(job)` where that was read already."""
     ledger, line = held(job) if ledger is None else ledger, core.ceilings(job)
+    rules = rules_of(job)
+    onward = rules[Tier.STORAGE] if job.storage_dir else None
     found: list[Removal] = []
-    for tier, rule in rules_of(job).items():
-        found += retention.decide(ledger, tier=tier, rule=rule, line=line, now=now.timestamp())
+    for tier, rule in rules.items():
+        awaited = onward if tier is Tier.SSD else None
+        found += retention.decide(ledger, tier=tier, rule=rule, line=line, now=now.timestamp(), onward=awaited)
     return found
 
 

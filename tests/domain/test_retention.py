@@ -54,6 +54,42 @@ def test_of_each_so_many_steps_the_first_whole_one_stays_whatever_the_period() -
     assert steps(gone(ledger, TierRule(keep_newest=1, every_steps=100))) == [70, 105, 175, 245, 280, 350]
 
 
+def on_ssd(step: int, *, stored: bool = False) -> Held:
+    """Return a snapshot that is whole on the SSDs, and on storage too where it says so."""
+    tiers = (Tier.SSD, Tier.STORAGE) if stored else (Tier.SSD,)
+    snapshot = SnapshotId(1, step)
+    return Held(snapshot=snapshot, recorded_at=NOW, size_bytes=dict.fromkeys(tiers, 10), complete=tiers, durable=True)
+
+
+@pytest.mark.parametrize(
+    ("stored", "onward", "left"),
+    [
+        ((), None, [110, 120]),
+        ((), TierRule(keep_newest=1), [110, 120]),
+        ((), TierRule(keep_newest=1, every_steps=50), [10, 50, 100, 110, 120]),
+        ((10, 60), TierRule(keep_newest=1, every_steps=50), [100, 110, 120]),
+        ((100,), TierRule(keep_newest=1, every_steps=50), [10, 50, 110, 120]),
+        ((), TierRule(keep_newest=1, every_steps=10), [70, 80, 90, 100, 110, 120]),
+    ],
+    ids=["no storage", "no such wish", "all awaited", "some stored", "the newest stored", "no more than some"],
+)
+def test_what_storage_shall_keep_of_each_so_many_steps_waits_on_the_ssd_until_it_is_there(
+    stored: tuple[int, ...], onward: TierRule | None, left: list[int]
+) -> None:
+    ledger = [on_ssd(step, stored=step in stored) for step in range(10, 130, 10)]
+    rule = TierRule(keep_newest=2)
+    found = retention.decide(ledger, tier=Tier.SSD, rule=rule, line=FIRST, now=NOW, onward=onward)
+    assert sorted({each.snapshot.step for each in ledger} - set(steps(found))) == left
+    assert all(each.tier is Tier.SSD for each in found)
+
+
+def test_a_cap_goes_before_what_waits_for_storage() -> None:
+    ledger = [on_ssd(step) for step in range(10, 130, 10)]
+    rule, onward = TierRule(keep_newest=2, cap_bytes=30), TierRule(keep_newest=1, every_steps=50)
+    found = retention.decide(ledger, tier=Tier.SSD, rule=rule, line=FIRST, now=NOW, onward=onward)
+    assert sorted({each.snapshot.step for each in ledger} - set(steps(found))) == [100, 110, 120]
+
+
 def test_what_is_young_stays_by_the_age_that_the_ledger_recorded_and_an_unknown_age_is_young() -> None:
     ledger = [held(10, age_s=500), held(20, age_s=50), held(30, age_s=None), held(40, age_s=999), held(50)]
     found = gone(ledger, TierRule(keep_newest=1, keep_for_s=100))
