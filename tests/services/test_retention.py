@@ -307,13 +307,8 @@ def test_no_node_is_told_to_remove_while_a_recovery_is_open_or_what_is_being_tri
         return {place[1] for places in retention.may_go(agent.node).get("lm", {}).values() for place in places}
 
     assert told() == {10, 20, 30, 40, 50, 60}
-    trial = TrialRestore.objects.create(
-        job=job,
-        snapshot=job.snapshots.get(step=10),
-        node=world.agents["s1"].node,
-        asked_by="ann",
-        started_at=clock.now(),
-    )
+    old, lent = job.snapshots.get(step=10), world.agents["s1"].node
+    trial = TrialRestore.objects.create(job=job, snapshot=old, node=lent, asked_by="ann", started_at=clock.now())
     assert told() == {20, 30, 40, 50, 60}
     TrialRestore.objects.filter(pk=trial.pk).update(state=TrialRestore.State.PASSED)
     assert told() == {10, 20, 30, 40, 50, 60}
@@ -339,9 +334,19 @@ def test_what_is_told_at_once_is_shared_by_all_jobs_and_tiers_of_a_node(
         )
     monkeypatch.setattr(selected, "MOST_TOLD", 6)
     told = retention.may_go(node)
-    assert {(name, tier): len(places) for name, tiers in told.items() for tier, places in tiers.items()} == {
-        ("lm", "ssd"): 2,
-        ("lm", "storage"): 2,
-        ("other", "ssd"): 2,
-    }
+    shares = {(name, tier): len(places) for name, tiers in told.items() for tier, places in tiers.items()}
+    assert shares == {("lm", "ssd"): 2, ("lm", "storage"): 2, ("other", "ssd"): 2}
     assert [place[1] for place in told["other"]["ssd"]] == [10, 20]
+
+
+def test_what_storage_shall_keep_waits_on_the_ssds_while_storage_is_behind(world: World, job: Job) -> None:
+    retention.set_rule(job, Tier.SSD, TierRule(keep_newest=2), by="ann")
+    retention.set_rule(job, Tier.STORAGE, TierRule(keep_newest=2, every_steps=50), by="ann")
+    behind = SnapshotCopy.objects.filter(snapshot__step__gte=50, snapshot__step__lt=100, tier=Tier.STORAGE)
+    behind.update(state=CopyState.DELETED)
+    snapshot_tally.recount(job.snapshots.values_list("pk", flat=True))
+    settle(world, job)
+    assert stored(job, Tier.SSD) == [50, 90, 100]
+    Job.objects.filter(pk=job.pk).update(storage_dir="")
+    settle(world, world.job())
+    assert stored(job, Tier.SSD) == [90, 100], "a job without storage waits for none"
