@@ -233,6 +233,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PAGINATION_CLASS": "reliability.api.paging.Pages",
     "PAGE_SIZE": 100,
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "reliability.api.mistakes.answer",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
 SPECTACULAR_SETTINGS = {

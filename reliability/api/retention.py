@@ -135,14 +135,17 @@ class AskSerializer(serializers.Serializer[Any]):
 
 _RULE = f.record(
     {
-        "keep_newest": (f.integer(most=2**53), True),
-        "every_steps": (f.nullable(f.integer(most=2**53), 0), False),
-        "keep_for_s": (f.nullable(f.number(least=0), 0.0), False),
-        "cap_bytes": (f.nullable(f.integer(), 0), False),
+        "keep_newest": (f.integer(least=1, most=rules.MOST_KEPT), True),
+        "every_steps": (f.nullable(f.integer(most=rules.MOST_STEPS), 0), False),
+        "keep_for_s": (f.nullable(f.number(least=0, most=rules.LONGEST_S), 0.0), False),
+        "cap_bytes": (f.nullable(f.integer(most=rules.MOST_BYTES), 0), False),
     }
 )
 _SCHEDULE = f.record(
-    {"every_hours": (f.nullable(f.number()), False), "every_snapshots": (f.nullable(f.integer()), False)}
+    {
+        "every_hours": (f.nullable(f.number(least=0.1, most=trial_restores.MOST_HOURS)), False),
+        "every_snapshots": (f.nullable(f.integer(least=1, most=trial_restores.MOST_SNAPSHOTS)), False),
+    }
 )
 _ASK = f.record({"snapshot": (f.nullable(f.integer(least=1, most=2**62)), False)})
 _BAD = {400: OpenApiResponse(OpenApiTypes.OBJECT, description="field -> [what is wrong. What would be right.]")}
@@ -166,15 +169,23 @@ class OfJob(APIView):
         """Return a body that was checked. Raises ValidationError that names the field."""
         if not isinstance(body, Mapping):
             raise ValidationError({BODY: ["Give one JSON object."]})
-        unknown = sorted(str(name) for name in body if name not in known)
-        if unknown:
-            raise ValidationError(
-                {name: [f"Not a field here. One of: {', '.join(sorted(known))}."] for name in unknown}
-            )
+        _check_known(body, known)
         try:
             return dict(reader(body, ""))
         except InvalidInput as error:
             raise _bad(error) from error
+
+
+def _given(request: Request) -> object:
+    """Return the body, or an empty object where nothing at all was sent."""
+    sent = request.META.get("CONTENT_LENGTH") not in (None, "", "0") or "HTTP_TRANSFER_ENCODING" in request.META
+    return request.data if sent else {}
+
+
+def _check_known(body: Mapping[str, Any], known: set[str], prefix: str = "") -> None:
+    unknown = sorted(f"{prefix}{name}" for name in body if name not in known)
+    if unknown:
+        raise ValidationError({name: [f"Not a field here. One of: {', '.join(sorted(known))}."] for name in unknown})
 
 
 def _bad(error: InvalidInput, prefix: str = "") -> ValidationError:
@@ -209,6 +220,8 @@ class Retention(OfJob):
         return self._answer(job)
 
     def _rule(self, tier: str, value: object) -> TierRule:
+        if isinstance(value, Mapping):
+            _check_known(value, set(RuleSerializer().fields), f"{tier}.")
         if isinstance(value, Mapping) and "keep_newest" not in value:
             raise ValidationError({f"{tier}.keep_newest": ["is missing. Say how many snapshots stay, at least 1."]})
         try:
@@ -238,7 +251,7 @@ class Trials(OfJob):
     def post(self, request: Request, name: str) -> Response:
         """Begin a trial; what comes of it is read later."""
         job = self.job()
-        key = self.read(request.data or {}, _ASK, {"snapshot"})["snapshot"]
+        key = self.read(_given(request), _ASK, {"snapshot"})["snapshot"]
         chosen = None if key is None else Snapshot.objects.filter(pk=key).first()
         if key is not None and chosen is None:
             raise ValidationError({"snapshot": [f"There is no snapshot {key}. Take its id from the ledger."]})

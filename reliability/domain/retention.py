@@ -248,4 +248,5 @@ def _time(seconds: float) -> str:
     for unit, length_s in (("days", 86400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * length_s:
             return f"{seconds / length_s:.3g} {unit}"
-    return f"{seconds:.3g} seconds"
+    count = f"{seconds:.3g}"
+    return f"{count} second" if count == "1" else f"{count} seconds"

@@ -238,10 +238,12 @@ def _tell(trial: TrialRestore, bad: Sequence[Mapping[str, Any]]) -> None:
 def set_schedule(job: Job, *, every_hours: float | None, every_snapshots: int | None, by: str) -> TrialSchedule | None:
     """Set when a job's snapshots are tried by themselves; None for both: never. Raises InvalidInput."""
     if every_hours is not None and not 0.1 <= every_hours <= MOST_HOURS:
-        raise InvalidInput("every_hours", f"{every_hours:g} is not from 0.1 to {MOST_HOURS:g}", hint="Empty: never.")
+        raise InvalidInput(
+            "every_hours", f"{every_hours:g} is not from 0.1 to {MOST_HOURS:g}", hint="Without one: never."
+        )
     if every_snapshots is not None and not 1 <= every_snapshots <= MOST_SNAPSHOTS:
         raise InvalidInput(
-            "every_snapshots", f"{every_snapshots} is not from 1 to {MOST_SNAPSHOTS}", hint="Empty: never."
+            "every_snapshots", f"{every_snapshots} is not from 1 to {MOST_SNAPSHOTS}", hint="Without one: never."
         )
     dispatch.changed(f"job:{job.pk}")
     if every_hours is None and every_snapshots is None:
