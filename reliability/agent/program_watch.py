@@ -5,26 +5,26 @@ when they have ended well; a step is listed again once it has been read; and one
 thrown away and named. Every rank of a folder gets a shard, the first of them with the files in it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from reliability.agent import program_aside, program_folder, program_listing, program_shards
+from reliability.agent import program_aside, program_folder, program_listing, program_sealing, program_shards
 from reliability.agent.clock import steady
 from reliability.agent.jobrecord import JobRecord
-from reliability.agent.lane import say, where_is, with_drain
+from reliability.agent.lane import say, where_is
 from reliability.agent.program_folder import Attempt, Known, ProgramFolder
 from reliability.agent.program_listing import ChangedStep, Listing
+from reliability.agent.program_order import ENOUGH, DoubtedStep, Late, Steps
+from reliability.agent.program_sealing import Source
 from reliability.domain import program_folders
 from reliability.domain.program_folders import FolderRule, SealedBy
 from reliability.domain.snapshots import Tier
-from reliability.errors import CopyMissing, DigestMismatch, TierError
+from reliability.errors import DigestMismatch, TierError
 from reliability.tiers import copying
 from reliability.tiers.directory import DirectoryTier
 from reliability.tiers.shards import Shard
 from reliability.tiers.step_folder import UnfitStep
-from reliability.trainer import layout
 
 LOOK_S = 0.25
 STILL_S = 0.2
@@ -70,6 +70,7 @@ class ProgramWatch:
         self._known: dict[str, Known] | None = None
         self._mine: dict[str, Known] | None = None
         self._seen: dict[str, _Seen] = {}
+        self._late: dict[str, Late] = {}
         self._checked_at: dict[str, float] = {}
         self._sealed_at: dict[str, float] = {}
         self._next_look = 0.0
@@ -100,11 +101,13 @@ class ProgramWatch:
         if not attempt.ready:
             return []
         if attempt != self._attempt:
-            self._attempt, self._seen, self._mine = attempt, {}, None
+            self._attempt, self._seen, self._late, self._mine = attempt, {}, {}, None
             program_aside.trim(self._folder.aside, rule.aside_bytes)  # here, where no start waits for it
+        self._look_for_late(rule, record)
         found = [each for each in self._candidates(rule, record) if not self._is_sealed(each)]
         settling = [each for each in found if self._settles(each, rule, record)]
         whole = [each for each in settling if self._is_whole(each, rule, record)]
+        whole = [each for each in whole if not self._is_doubted(each, rule)]
         if whole:
             return self._seal_newest(whole, rule)
         if not settling:
@@ -114,7 +117,8 @@ class ProgramWatch:
     def _seal_newest(self, whole: list[_Candidate], rule: FolderRule) -> list[Shard]:
         newest = max(whole, key=lambda each: each.step)
         try:
-            return self._seal(replace(newest, passed_over=self._passed_over(newest, rule)))
+            passed_over = self._steps(newest.place, rule).between(self._newest_sealed(newest.place), newest.step)
+            return self._seal(replace(newest, passed_over=passed_over))
         except ChangedStep:
             self._seen.pop(newest.key, None)
         except UnfitStep as error:
@@ -176,7 +180,8 @@ class ProgramWatch:
 
     def _newest_sealed(self, place: str) -> int:
         mine = self._of_attempt().items()
-        return max((each.step for key, each in mine if each.stamp and key.startswith(f"{place}/")), default=-1)
+        sealed = (each.step for key, each in mine if each.stamp and key.startswith(f"{place}/"))
+        return max(sealed, default=-1)
 
     def _of_attempt(self) -> dict[str, Known]:
         if self._mine is None:
@@ -219,17 +224,37 @@ class ProgramWatch:
     def _ended_well(self, ranks: tuple[int, ...], record: JobRecord) -> bool:
         return record.started_epoch == self._attempt.epoch and set(ranks) <= set(record.ended_well)
 
-    def _passed_over(self, found: _Candidate, rule: FolderRule) -> int:
-        """Return how many steps that look whole lie between the one that was sealed last and this one."""
-        above, newest, between = self._folder.out / found.place, self._newest_sealed(found.place), set()
-        for name in program_folder.names(above):
-            key, step = f"{found.place}/{name}", rule.step_of(name)
-            if step is None or not newest < step < found.step or rule.is_unfinished(name):
+    def _steps(self, place: str, rule: FolderRule) -> Steps:
+        return Steps(self._folder, place, rule, self._attempt, self._of_attempt())
+
+    def _look_for_late(self, rule: FolderRule, record: JobRecord) -> None:
+        """Tell of steps that are not sealed because a higher one was; a lone one that they refute is thrown away."""
+        for place, ranks in self._folder.places(rule, record.ranks).items():
+            mine = {key: it for key, it in self._of_attempt().items() if key.startswith(f"{place}/") and it.stamp}
+            sealed = {key: it for key, it in mine.items() if not it.why_not}
+            if not sealed:
                 continue
-            marked = rule.sealed_by is not SealedBy.MARKER or program_folder.has_marker(above, name, rule)
-            if marked and key not in self._attempt.before and key not in self._of_attempt():
-                between.add(step)
-        return len(between)
+            newest = max(sealed, key=lambda key: sealed[key].step)
+            step, steps = sealed[newest].step, self._steps(place, rule)
+            seen = self._late.setdefault(place, Late())
+            late = seen.look(newest, step, steps.unsealed())
+            if len(set(late.values())) >= ENOUGH and steps.is_jump(step, set(late.values()), without=newest):
+                message = f"{newest} is no step {step}: {', '.join(sorted(late)[:3])} came after it; it is thrown away."
+                self._throw_away(newest, ranks, DoubtedStep(message))
+                self._note(newest, Known(epoch=self._attempt.epoch, step=step, why_not=DoubtedStep.code))
+            elif seen.is_news(len(late)):
+                message = f"{len(late)} steps came after {newest}, are lower, and are not sealed: {sorted(late)[0]}."
+                hint = f"If step {step} is none, distrust it on its page and set snapshot_folder.pattern."
+                self._say(Shard(self._attempt.epoch, min(late.values()), ranks[0]), DoubtedStep(message, hint=hint))
+
+    def _is_doubted(self, found: _Candidate, rule: FolderRule) -> bool:
+        steps = self._steps(found.place, rule)
+        others = set(steps.unsealed().values()) - {found.step}
+        if not steps.is_jump(found.step, others):
+            return False
+        message = f"{found.key} would be step {found.step}, far beyond all others: it is not sealed."
+        self._pass_over(found.key, found.step, found.ranks[0], DoubtedStep(message))
+        return True
 
     # What is done
 
@@ -240,8 +265,17 @@ class ProgramWatch:
             error = UnfitStep(f"{found.key} is step {found.step} as {twin} is, which was sealed already.")
             self._pass_over(found.key, found.step, found.ranks[0], error)
             return []
+        source = Source(
+            job=self._job,
+            key=found.key,
+            stamp=found.listing.stamp,
+            taken_at=found.listing.written_at,
+            passed_over=found.passed_over,
+        )
         for shard in reversed(made):  # the one with the files last
-            self._put(shard, found, found.listing if shard is made[0] else None)
+            self.at = shard
+            listing = found.listing if shard is made[0] else None
+            program_sealing.put(self._ssd, shard, source, place=self._folder.out / found.place, listing=listing)
         if self._folder.attempt() != self._attempt:
             for shard in made:  # an attempt began meanwhile: whose step it was cannot be told
                 self._ssd.delete(shard.flat_key)
@@ -254,63 +288,28 @@ class ProgramWatch:
     def _is_twin(self, key: str, known: Known, found: _Candidate) -> bool:
         return known.step == found.step and known.stamp != "" and key.startswith(f"{found.place}/")
 
-    def _put(self, shard: Shard, found: _Candidate, listing: Listing | None) -> None:
-        """Write one shard, unless an earlier life of this process did and only could not note it."""
-        self.at = shard
-        stamp = found.listing.stamp
-        if self._put_before(shard, stamp):
-            return
-        taken_at = found.listing.written_at
-        head, size = program_shards.plan_of(
-            listing, job=self._job, shard=shard, generation=shard.step, taken_at=taken_at
-        )
-        program_shards.check_room(self._ssd.root, size)
-        made: dict[str, Any] = {}
-
-        def write(target: Path) -> int:
-            place = self._folder.out / found.place
-            sealed = program_shards.write(target, head, size, place=place, listing=listing, owner=self._ssd.owner)
-            made.update(digest=sealed.digest, chunks=sealed.chunks, sums=sealed.sums)
-            return sealed.size_bytes
-
-        record = {
-            "job": self._job,
-            "epoch": shard.epoch,
-            "step": shard.step,
-            "rank": shard.rank,
-            "taken_at": taken_at,
-            "format": layout.FORMAT,
-            "superseded": found.passed_over,
-            "program": {"name": found.key, "stamp": stamp},
-        }
-        # How long training stood still for it nobody saw; the drain counts from the last write of the program.
-        self._ssd.put_written(
-            shard.flat_key, write, lambda: {**with_drain({**record, "stall_s": 0.0}), **made, "stall_s": None}
-        )
-
-    def _put_before(self, shard: Shard, stamp: str) -> bool:
-        try:
-            program = self._ssd.record(shard.flat_key).get("program")
-        except CopyMissing:
-            return False
-        return isinstance(program, dict) and program.get("stamp") == stamp
-
     def _check_again(self, found: _Candidate) -> None:
         """A step that is not what was sealed any more was not whole then: it must never be restored."""
         key, known = found.key, self._all_known()[found.key]
         self._checked_at[key] = steady()
         if known.stamp == found.listing.stamp or self._only_less(found, known):
             return
-        message = f"{key} was changed after it was sealed as step {known.step}: that snapshot is thrown away."
         hint = "Let the program write under another name and rename, write a marker, or choose a longer quiet_s."
-        told = {"tier": Tier.SSD, "code": DigestMismatch.code, "message": message, "hint": hint, "never_whole": True}
-        made = [Shard(known.epoch, known.step, rank) for rank in found.ranks]
+        message = f"{key} was changed after it was sealed as step {known.step}: that snapshot is thrown away."
+        self._throw_away(key, found.ranks, DigestMismatch(message, hint=hint))
+        self._note(key, replace(known, why_not="changed"))
+
+    def _throw_away(self, key: str, ranks: Sequence[int], error: TierError) -> None:
+        """Remove what was sealed under a name. Told first, and the one that shows it last: a kill has it repeated."""
+        known = self._all_known()[key]
+        made = [Shard(known.epoch, known.step, rank) for rank in ranks]
         for shard in made:
-            say("snapshot_problem", self._job, {**where_is(shard), **told})
-        # Told first, and the one that shows the change last: a kill has all of it repeated.
+            self._say(shard, error, never_whole=True)
         for shard in reversed(made):
             self._ssd.throw_away(shard.flat_key)
-        self._note(key, Known(epoch=known.epoch, step=known.step, stamp=known.stamp, why_not="changed"))
+
+    def _say(self, shard: Shard, error: TierError, **more: bool) -> None:
+        say("snapshot_problem", self._job, {**where_is(shard), "tier": Tier.SSD, **error.detail, **more})
 
     def _only_less(self, found: _Candidate, known: Known) -> bool:
         """Whether the program is only removing it: all that is left is what was sealed."""
@@ -325,8 +324,7 @@ class ProgramWatch:
         """Tell once why a step is none."""
         if key in self._of_attempt():
             return
-        where = where_is(Shard(self._attempt.epoch, step, rank))
-        say("snapshot_problem", self._job, {**where, "tier": Tier.SSD, **error.detail})
+        self._say(Shard(self._attempt.epoch, step, rank), error)
         self._note(key, Known(epoch=self._attempt.epoch, step=step, why_not=error.code))
 
     def _name_without_step(self, place: str, name: str, rank: int) -> None:

@@ -281,7 +281,7 @@ def _snapshot_removed(row: Report) -> list[FollowUp]:
 
 
 _OF_STORAGE = {"tier_unreachable": "store-unreachable"}
-_BAD_COPY = frozenset({"digest_mismatch", "corrupt", "copy_missing"})
+_BAD_COPY = frozenset({"digest_mismatch", "corrupt", "copy_missing", "doubted_step"})
 _OF_ANY = {"tier_full": "disk-full", "tier_conflict": "store-conflict"}
 
 

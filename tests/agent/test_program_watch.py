@@ -761,3 +761,54 @@ def test_hundreds_of_old_steps_are_not_read_through_at_every_look(make: Any, mon
     monkeypatch.setattr(program_listing, "listed", lambda folder, name: listed.append(name) or real(folder, name))
     place.look()
     assert set(listed) <= {"step-299"}
+
+
+@pytest.mark.parametrize("name", ["step-999999999999999999", "checkpoint-20261129", "20261129", "iter_1000000000001"])
+@pytest.mark.parametrize("first", [True, False], ids=["before any other", "among others"])
+def test_a_name_that_is_no_step_of_this_training_hides_none_that_follows(make: Any, name: str, first: bool) -> None:
+    place = make(sealed_by=SealedBy.RENAME)
+    if first:
+        place.write(name)
+        place.look()
+    sealed = []
+    for step in range(10, 80, 10):
+        place.write(f"step-{step}")
+        if step == 30:
+            place.write(name)
+        sealed += [each for _ in range(2) for each in place.look() if each < 10**6]
+    assert sealed[-5:] == [30, 40, 50, 60, 70], "each of them once, whatever lies beside it"
+    assert sorted(place.ssd.keys(""))[-1] == "e1-s70-r0", "nothing is left of it"
+    assert "doubted_step" in place.codes()
+    assert all("pattern" in each["hint"] for each in place.said)
+    assert len(place.said) <= 3, "told once, not at every look"
+    place.watch = place.new_watch()
+    place.write("step-80")
+    assert place.look() == [80]
+    assert len(place.said) <= 3, "nor in the next life of the process"
+
+
+def test_steps_far_beyond_the_last_are_believed_once_the_next_goes_on_from_there(make: Any) -> None:
+    place = make(sealed_by=SealedBy.RENAME)
+    for step in (1, 2, 3):
+        place.write(f"step-{step}")
+        assert place.look() == [step]
+    place.write("step-50001")  # the disk was full for long, and the program removed what it wrote meanwhile
+    assert place.look() == []
+    assert place.codes() == ["doubted_step"]
+    for step in (50_002, 50_003):
+        place.write(f"step-{step}")
+        assert place.look() == [step]
+    assert len(place.said) == 1
+
+
+def test_a_lower_step_that_comes_late_is_told_with_how_many_and_a_well_supported_newer_one_stays(make: Any) -> None:
+    place = make(sealed_by=SealedBy.RENAME)
+    for step in (1000, 2000, 5000):
+        place.write(f"step-{step}")
+        assert place.look() == [step]
+    for late in range(100, 115):
+        place.write(f"step-{late}")
+        assert place.look() == []
+    assert [each["message"].partition(" ")[0] for each in place.said] == ["1", "10"]
+    assert "step-5000" in place.said[0]["message"]
+    assert place.ssd.record("e1-s5000-r0")
