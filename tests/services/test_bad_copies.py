@@ -123,30 +123,29 @@ def test_a_snapshot_that_is_overtaken_while_it_is_counted_is_superseded(
     assert SnapshotTier.objects.get(step=20, tier="ssd").state == "superseded"
 
 
-def test_bytes_that_were_never_a_whole_step_are_no_good_wherever_they_lie(world: World) -> None:
+@pytest.mark.parametrize(("code", "state"), [("digest_mismatch", "corrupt"), ("doubted_step", "lost")])
+def test_bytes_that_were_never_a_whole_step_are_no_good_wherever_they_lie(world: World, code: str, state: str) -> None:
     world.running_job()
     world.save(20)
     first, second = (world.agents[name] for name in ("n1", "n2"))
     first.save_one(0, 40, "storage")
     SnapshotCopy.objects.filter(snapshot__step=20, rank=0, tier="memory").update(digest="blake2b:01")
-    problem = {"snapshot_epoch": 1, "step": 20, "tier": "ssd", **DAMAGED}
-    second.report(
-        "snapshot_problem", {**problem, "rank": 0, "never_whole": True}
-    )  # it has none
+    problem = {"snapshot_epoch": 1, "step": 20, "tier": "ssd", "code": code}
+    second.report("snapshot_problem", {**problem, "rank": 0, "never_whole": True})  # it has none
     reports.process_new()
     assert not SnapshotCopy.objects.exclude(state="committed").exists()
     first.report("snapshot_problem", {**problem, "rank": 0, "never_whole": True})
     reports.process_new()
     bad = SnapshotCopy.objects.exclude(state="committed").order_by("tier")
     assert list(bad.values_list("snapshot__step", "rank", "tier", "state")) == [
-        (20, 0, "ssd", "corrupt"),
-        (20, 0, "storage", "corrupt"),
+        (20, 0, "ssd", state),
+        (20, 0, "storage", state),
     ]
     assert world.job().storage_step is None
     second.report("snapshot_problem", {**problem, "rank": 1})  # damage of one copy says nothing of the others
     reports.process_new()
     assert dict(SnapshotCopy.objects.filter(snapshot__step=20, rank=1).values_list("tier", "state")) == {
         "memory": "committed",
-        "ssd": "corrupt",
+        "ssd": state,
         "storage": "committed",
     }
