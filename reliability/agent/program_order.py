@@ -32,10 +32,10 @@ class Steps:
 
     def unsealed(self) -> dict[str, int]:
         """Return the steps of this attempt that look whole and were not judged yet, by name."""
-        above, found = self.folder.out / self.place, {}
+        above, judged, found = self.folder.out / self.place, {*self.attempt.before, *self.mine}, {}
         for name in program_folder.names(above):
             key, step = f"{self.place}/{name}", self.rule.step_of(name)
-            if step is None or self.rule.is_unfinished(name) or key in self.attempt.before or key in self.mine:
+            if step is None or self.rule.is_unfinished(name) or key in judged:
                 continue
             if self.rule.sealed_by is not SealedBy.MARKER or program_folder.has_marker(above, name, self.rule):
                 found[name] = step

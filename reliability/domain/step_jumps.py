@@ -27,7 +27,11 @@ def is_jump(step: int, *, seen: Sequence[tuple[int, bool]], others: Collection[i
 
 
 def _stands(at: int, seen: Sequence[tuple[int, bool]], others: Collection[int]) -> bool:
-    """Whether nothing speaks against one that was doubted: no lower step came after it."""
+    """Whether nothing speaks against one that was doubted: no lower step came after it.
+
+    Others that lie below the last sealed one say nothing: they were overtaken by it, not by the one that was doubted.
+    """
     step = seen[at][0]
     lower = [each for each, sealed in seen[at + 1 :] if sealed and each < step]
-    return not lower and not any(each < step for each in others) and step <= MOST_STEPS
+    sealed_to = max((each for each, sealed in seen if sealed and each < step), default=-1)
+    return not lower and not any(sealed_to < each < step for each in others) and step <= MOST_STEPS

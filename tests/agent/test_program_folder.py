@@ -215,6 +215,20 @@ def test_what_a_restore_brings_to_a_node_stays_its_jobs_and_what_another_job_lef
     assert [(each["tier"], each["code"]) for each in job.problems()] == [("ssd", "tier_conflict")]
 
 
+def test_a_file_whose_name_is_no_text_in_the_snapshot_folder_silences_nothing(
+    ingest: Ingest, agent: AgentProcess
+) -> None:
+    job = Trained(ingest, agent, {"sealed_by": "rename"}, "--every", "10", "--steps", "100000", "--rename")
+    job.start()
+    first = job.sealed()
+    (job.out / os.fsdecode(b"evil\xff.txt")).write_bytes(b"x")
+    told = until(lambda: next((each for each in job.problems() if "evil" in each["message"]), None))
+    assert told["message"].startswith("evil\\xff.txt in the snapshot folder")
+    beats = len(ingest.beats)
+    assert job.sealed(first["step"] + 1)
+    until(lambda: len(ingest.beats) > beats + 2)
+
+
 def test_a_program_that_ends_well_has_its_last_step_sealed_at_once_also_when_it_is_released(
     ingest: Ingest, agent: AgentProcess
 ) -> None:

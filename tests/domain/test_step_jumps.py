@@ -25,6 +25,8 @@ SEALED = [(1000, True), (2000, True), (3000, True)]
         (20_261_130, [*SEALED, (20_261_129, False), (4000, True)], set(), 0, True),
         (20_261_130, [*SEALED, (20_261_129, False)], {4000}, 0, True),
         (20_261_130, [(20_261_129, False), *SEALED], set(), 0, True),
+        (50_002, [(3, True), (50_001, False)], {1, 2}, 0, False),
+        (50_002, [(3, True), (50_001, False)], {1, 2, 4}, 0, True),
         (0, [], set(), 0, False),
         (5, SEALED, set(), 0, False),
     ],
