@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from reliability.agent import lane, storage_mover
+from reliability.agent.floors import Floors
 from reliability.agent.jobrecord import JobRecord
 from reliability.agent.storage_mover import StorageLane
 from reliability.errors import TierFull
@@ -18,12 +19,13 @@ DAY_S = 86400.0
 
 
 class Tight(DirectoryTier):
-    """A folder that takes no shard of more than `most` bytes."""
+    """A folder that takes no shard of more than `most` bytes, and no more than `places` shards."""
 
     most = 100
+    places = 1000
 
     def put(self, source: Path, key: str, **known: Any) -> int:
-        if source.stat().st_size > self.most:
+        if source.stat().st_size > self.most or len(self.keys("")) >= self.places:
             raise TierFull(f"No room for {key}.")
         return super().put(source, key, **known)
 
@@ -86,6 +88,23 @@ def test_a_trouble_is_told_once_while_it_lasts_and_anew_when_it_comes_back(way: 
     way.save(20, 500, taken_at=2.0)
     way.drain(DAY_S + 20)
     assert [body["step"] for body in way.told("snapshot_problem")] == [10, 10, 20]
+
+
+def test_a_full_tier_is_tidied_by_its_floor_where_the_server_names_nothing(
+    way: Way, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    way.storage.places = 3
+    monkeypatch.setattr(StorageLane, "keep", 2)
+    way.record.starts = [[1, None, None]]
+    for step in (10, 20, 30):
+        way.save(step, taken_at=1.0)
+        way.drain(float(step))
+    way.lane.follow(way.record, Floors(epoch=1, ssd=30, storage=30))
+    way.save(40, taken_at=2.0)
+    for at in range(100, 200, 10):
+        way.drain(float(at))
+    assert way.told("snapshot_copy")[-1]["step"] == 40
+    assert "e1/s30-r0" in way.storage.keys("")
 
 
 def test_a_store_that_takes_less_than_the_time_between_saves_is_not_behind(way: Way) -> None:
