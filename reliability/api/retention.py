@@ -161,6 +161,13 @@ class OfJob(APIView):
     renderer_classes = [JSONRenderer]
     content_negotiation_class = FormatNegotiation
 
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Refuse parameters in the address: there are none, and to pass over one would answer another question."""
+        super().initial(request, *args, **kwargs)
+        unknown = sorted(set(request.query_params) - {"format"})
+        if unknown:
+            raise ValidationError({name: ["is no parameter here. There are none."] for name in unknown})
+
     def job(self) -> Job:
         """Return the job of the address."""
         return get_object_or_404(Job, name=self.kwargs["name"])

@@ -132,6 +132,13 @@ def test_what_would_be_right_is_what_is_taken(
     assert "Empty" not in answer[field][0]
 
 
+@pytest.mark.parametrize("path", ["retention", "trials", "trials/schedule"])
+def test_a_parameter_that_is_none_is_refused_by_name(client: Client, path: str) -> None:
+    answer = client.get(f"{API}/{path}/?page=NaN")
+    assert (answer.status_code, list(answer.json())) == (400, ["page"])
+    assert client.get(f"{API}/{path}/?format=json").status_code == 200
+
+
 @pytest.mark.parametrize(("seconds", "words"), [(1.0, "1 second"), (1.5, "1.5 seconds"), (90.0, "90 seconds")])
 def test_one_second_is_one(seconds: float, words: str) -> None:
     assert rules.said(rules.TierRule(keep_newest=1, keep_for_s=seconds)).endswith(f"those of the last {words}")
