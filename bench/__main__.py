@@ -38,7 +38,8 @@ def main() -> int:
             failed = True
             sys.stdout.write(f"  FAILED: {error}\n")
             continue
-        sys.stdout.writelines(f"{figure.line}\n" for figure in results[name])
+        if not getattr(module, "SHOWS_A_TABLE", False):
+            sys.stdout.writelines(f"{figure.line}\n" for figure in results[name])
     sys.stdout.write(f"\nKept in {keep(KEPT, facts, results)}\n")
     return int(failed)
 

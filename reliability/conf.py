@@ -7,6 +7,7 @@ from django.conf import settings
 from django.core.signals import setting_changed
 
 from reliability.domain.policy import ClusterPolicy
+from reliability.domain.room import Limits
 
 
 @cache
@@ -19,6 +20,11 @@ def cluster_policy() -> ClusterPolicy:
 def plan_window_s() -> float:
     """Return how far back the planner looks for what it measures."""
     return float(settings.PLAN_WINDOW_S)
+
+
+def room_limits() -> Limits:
+    """Return when a tier that runs full is warned of, for jobs that say nothing else."""
+    return Limits(full_within_s=settings.WARN_FULL_WITHIN_S, free_share=settings.WARN_FREE_SHARE)
 
 
 def _forget(*, setting: str, **_: object) -> None:

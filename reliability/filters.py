@@ -5,8 +5,11 @@ from typing import Any
 import django_filters as filters
 from django.db.models import Q, QuerySet
 
-from reliability.models import Failover, Incident, Job, Node
-from reliability.selectors import core
+from reliability.domain.ledger import Standing
+from reliability.domain.snapshots import Tier
+from reliability.models import Failover, Incident, Job, Node, Snapshot
+from reliability.models.nodes import choices
+from reliability.selectors import core, ledger_rows
 
 
 class StyledFilterSet(filters.FilterSet):
@@ -88,3 +91,29 @@ class FailoverFilter(StyledFilterSet):
     class Meta:
         model = Failover
         fields = ("job", "kind", "state")
+
+
+class LedgerFilter(StyledFilterSet):
+    """Snapshots of some jobs by how they stand on a tier."""
+
+    tier = filters.ChoiceFilter(choices=choices(Tier), empty_label="any tier", label="Tier", method="as_asked")
+    state = filters.ChoiceFilter(choices=choices(Standing), empty_label="any state", label="State", method="as_asked")
+    since_step = filters.NumberFilter(
+        field_name="step", lookup_expr="lte", min_value=0, max_value=2**62, decimal_places=0, label="From step down"
+    )
+
+    class Meta:
+        model = Snapshot
+        fields = ("tier", "state", "since_step")
+
+    def __init__(self, *args: Any, jobs: list[int], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._jobs = jobs
+
+    def as_asked(self, rows: QuerySet[Snapshot], name: str, _value: str) -> QuerySet[Snapshot]:
+        """Narrow by tier and state together: a snapshot that stands so on that tier."""
+        given = self.form.cleaned_data
+        if name == "tier" and given.get("state"):
+            return rows  # the state asks for both
+        states, tiers = ([given[key]] if given.get(key) else [] for key in ("state", "tier"))
+        return ledger_rows.standing_so(rows, states=states, tiers=tiers, jobs=self._jobs)

@@ -53,6 +53,19 @@ class HoldForm(StyledForm):
     )
 
 
+class DomainForm(StyledForm):
+    """What fails together with a node."""
+
+    domain = forms.CharField(
+        label="Failure domain",
+        required=False,
+        max_length=80,
+        help_text="Nodes of one domain never keep each other's copies. Empty: it fails for itself. "
+        "An agent that names its domain itself says so again whenever it registers.",
+        widget=forms.TextInput(attrs={"placeholder": "for example: rack-7", "autocomplete": "off"}),
+    )
+
+
 class DecisionForm(StyledForm):
     """A decision on a failover. The digest is of what was shown; a decision binds to it."""
 

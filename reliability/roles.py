@@ -1,6 +1,7 @@
 """Who may do what: the three groups of users, made after every migration.
 
-viewer reads; operator also runs jobs and applies periods; approver also decides on failovers.
+viewer reads; operator also runs jobs and applies periods; approver also decides on failovers and changes
+the fault-code table.
 """
 
 from typing import Any
@@ -10,7 +11,7 @@ from django.contrib.auth.models import Group, Permission
 APP = "reliability"
 VIEWER, OPERATOR, APPROVER = "viewer", "operator", "approver"
 OPERATOR_CODENAMES = ("operate_job", "apply_plan")
-APPROVER_CODENAMES = (*OPERATOR_CODENAMES, "approve_failover")
+APPROVER_CODENAMES = (*OPERATOR_CODENAMES, "approve_failover", "edit_fault_codes")
 
 
 def ensure_roles(**_signal: Any) -> None:

@@ -2,19 +2,37 @@
 
 from celery import shared_task
 
-from reliability.services import clock, failovers, jobs, plans, reading, reconcile, reports
+from reliability.services import (
+    clock,
+    failovers,
+    jobs,
+    plans,
+    reading,
+    reconcile,
+    reports,
+    retention,
+    trial_restores,
+)
 
 
 @shared_task(name="controller.reconcile")
 def run_reconcile() -> None:
     """Look at everything that is open."""
-    reconcile.run(clock.now())
+    reconcile.run_due(clock.now())
 
 
 @shared_task(name="controller.replan")
 def replan() -> None:
     """Plan jobs anew where a person allowed it."""
     plans.replan_all(clock.now())
+
+
+@shared_task(name="controller.retain")
+def retain() -> None:
+    """Decide which snapshots may go, and have those tried whose time has come."""
+    now = clock.now()
+    retention.decide_all(now)
+    trial_restores.begin_due(now)
 
 
 @shared_task(name="controller.process_reports")

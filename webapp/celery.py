@@ -4,6 +4,8 @@ import os
 
 from celery import Celery
 
+from webapp.ticking import Every
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "webapp.settings")
 
 app = Celery("stepkeeper")
@@ -36,15 +38,21 @@ def configure() -> None:
         worker_cancel_long_running_tasks_on_connection_loss=True,
         worker_hijack_root_logger=False,
         timezone="UTC",
+        beat_scheduler="webapp.ticking:SteadyScheduler",
         beat_schedule={
             "reconcile": {
                 "task": "controller.reconcile",
-                "schedule": settings.RECONCILE_S,
+                "schedule": Every(settings.RECONCILE_S),
                 "options": {"expires": 10 * settings.RECONCILE_S},
+            },
+            "retain": {
+                "task": "controller.retain",
+                "schedule": Every(settings.RETAIN_S),
+                "options": {"expires": 10 * settings.RETAIN_S},
             },
             "replan": {
                 "task": "controller.replan",
-                "schedule": settings.REPLAN_S,
+                "schedule": Every(settings.REPLAN_S),
                 "options": {"expires": settings.REPLAN_S},
             },
         },

@@ -113,7 +113,12 @@ STEPKEEPER = {
 RECONCILE_S = env_number("RECONCILE_S", 1.0, least=0.2, most=60)
 VALIDATE_STANDBYS = env_bool("VALIDATE_STANDBYS", default=True)
 REPLAN_S = env_number("REPLAN_S", 60, least=1, most=86400)
+RETAIN_S = env_number("RETAIN_S", 10, least=0.5, most=86400)
+TRIAL_LIMIT_S = env_number("TRIAL_LIMIT_S", 3600, least=1, most=21600)
+TRIAL_BYTES_PER_S = env_number("TRIAL_BYTES_PER_S", 200e6, least=0, most=1e12)
 PLAN_WINDOW_S = env_number("PLAN_WINDOW_S", 2592000, least=60, most=315360000)
+WARN_FULL_WITHIN_S = env_number("WARN_FULL_WITHIN_S", 3600, least=0, most=31536000)
+WARN_FREE_SHARE = env_number("WARN_FREE_SHARE", 0.05, least=0, most=0.95)
 KEEP_REPORTS_DAYS = env_number("KEEP_REPORTS_DAYS", 7, least=1, most=3650)
 MAX_INGEST_BYTES = int(env_number("MAX_INGEST_BYTES", 4 * 2**20, least=2**12, most=2**30))
 
@@ -228,6 +233,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PAGINATION_CLASS": "reliability.api.paging.Pages",
     "PAGE_SIZE": 100,
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "reliability.api.mistakes.answer",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
 SPECTACULAR_SETTINGS = {
@@ -235,7 +241,12 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "Nodes, jobs, snapshots, incidents, failovers and plans of guarded training jobs. Changes nothing.",
     "VERSION": VERSION,
     "SERVE_INCLUDE_SCHEMA": False,
-    "ENUM_NAME_OVERRIDES": {"ActionEnum": "reliability.api.serializers.ACTIONS"},
+    "ENUM_NAME_OVERRIDES": {
+        "ActionEnum": "reliability.api.serializers.ACTIONS",
+        "TierEnum": "reliability.api.snapshot_serializers.TIERS",
+        "RuledTierEnum": "reliability.api.retention.RULED_TIERS",
+        "StandingEnum": "reliability.api.snapshot_serializers.STANDINGS",
+    },
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "SWAGGER_UI_SETTINGS": {"deepLinking": True, "validatorUrl": None},

@@ -5,7 +5,19 @@ from django.contrib.auth import views as auth
 from django.urls import URLPattern, URLResolver, include, path
 
 from reliability.api.health import healthz
-from reliability.views import errors, failovers, jobs, nodes, overview, planner, reports, sign_in
+from reliability.views import (
+    errors,
+    failovers,
+    fault_codes,
+    jobs,
+    nodes,
+    overview,
+    planner,
+    reports,
+    retention,
+    sign_in,
+    snapshots,
+)
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", overview.overview, name="overview"),
@@ -15,11 +27,17 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("jobs/<slug:name>/", jobs.job, name="job"),
     path("jobs/<slug:name>/drill/", jobs.drill, name="job-drill"),
     path("jobs/<slug:name>/propose/", jobs.propose, name="job-propose"),
+    path("jobs/<slug:name>/snapshots/", snapshots.job_ledger, name="job-snapshots"),
+    path("jobs/<slug:name>/retention/", retention.page, name="job-retention"),
+    path("jobs/<slug:name>/retention/rules/", retention.set_rules, name="job-retention-rules"),
+    path("jobs/<slug:name>/trial/", retention.try_now, name="job-trial"),
+    path("jobs/<slug:name>/trial/schedule/", retention.set_schedule, name="job-trial-schedule"),
     path("jobs/<slug:name>/start/", jobs.start, name="job-start"),
     path("jobs/<slug:name>/stop/", jobs.stop, name="job-stop"),
     path("nodes/", nodes.node_list, name="nodes"),
     path("nodes/<slug:name>/", nodes.node, name="node"),
     path("nodes/<slug:name>/hold/", nodes.hold, name="node-hold"),
+    path("nodes/<slug:name>/domain/", nodes.set_domain, name="node-domain"),
     path("nodes/<slug:name>/validate/", nodes.validate, name="node-validate"),
     path("holds/<int:pk>/release/", nodes.release_hold, name="hold-release"),
     path("standbys/", nodes.standbys, name="standbys"),
@@ -30,7 +48,15 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("failovers/<int:pk>/approve/", failovers.approve, name="failover-approve"),
     path("failovers/<int:pk>/reject/", failovers.reject, name="failover-reject"),
     path("failovers/<int:pk>/cancel/", failovers.cancel, name="failover-cancel"),
-    path("snapshots/", jobs.snapshots, name="snapshots"),
+    path("fault-codes/", fault_codes.fault_code_list, name="fault-codes"),
+    path("fault-codes/add/", fault_codes.add, name="fault-code-add"),
+    path("fault-codes/<slug:code>/", fault_codes.fault_code, name="fault-code"),
+    path("fault-codes/<slug:code>/change/", fault_codes.change, name="fault-code-change"),
+    path("fault-codes/<slug:code>/switch/", fault_codes.switch, name="fault-code-switch"),
+    path("fault-codes/<slug:code>/reset/", fault_codes.reset, name="fault-code-reset"),
+    path("snapshots/", snapshots.over_jobs, name="snapshots"),
+    path("snapshots/<int:pk>/", snapshots.snapshot, name="snapshot"),
+    path("snapshots/<int:pk>/distrust/", snapshots.distrust, name="snapshot-distrust"),
     path("planner/", planner.plan, name="planner"),
     path("planner/simulation/", planner.simulation, name="planner-simulation"),
     path("planner/csv/<slug:figure>/", planner.figure_csv, name="planner-csv"),

@@ -314,3 +314,5 @@ ALL: dict[str, type[Contender]] = {
     "torch.save": TorchSave,
     "safetensors": Safetensors,
 }
+BESIDE = frozenset({"dcp async", "dcp", "safetensors"})
+"""Shown for comparison only, so that fewer samples of them are enough."""

@@ -6,19 +6,22 @@ python -m bench._snapshots.worker --size 256 --rounds 5 --folder DIR --python PR
 import argparse
 import json
 import logging
+import mmap
 import os
 import shutil
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from bench._snapshots import busy
-from bench._snapshots.contenders import ALL, Contender, Stepkeeper, wait
+from bench._snapshots.contenders import ALL, BESIDE, Contender, Stepkeeper, wait
 from bench._snapshots.state import Reference, Training, build
 
 COMPUTE_S = 0.1
@@ -55,14 +58,14 @@ class Bench:
             say("opened", name=name, seconds=time.perf_counter() - before, shared=shared_bytes() - used)
 
     def round(self, kind: str, first: int) -> None:
-        """Let every contender save once, in another order each time."""
+        """Let the contenders save once, in another order each time."""
         for name in self.in_turn(first):
             self.number += 1
             say(kind, name=name, **self.save(name, self.number))
 
     def in_turn(self, first: int) -> list[str]:
-        """Return all contenders, beginning with another one each time."""
-        names = list(self.contenders)
+        """Return the contenders, beginning with another one each time; those shown for comparison only at first."""
+        names = [name for name in self.contenders if first == 0 or name not in BESIDE]
         turn = first % len(names)
         return names[turn:] + names[:turn]
 
@@ -73,7 +76,7 @@ class Bench:
         training.before_update = lambda: None
         base_s, memcpy_s = training.base_s(), self.reference.memcpy_s()
         contender.hook(training)
-        watch = busy.Watch(busy.own_s(os.getpid()))
+        watch = busy.Watch(os.getpid())
         began = time.perf_counter()
         taken = contender.begin(number)
         stall_s = time.perf_counter() - began
@@ -86,7 +89,7 @@ class Bench:
             waited_s += training.step()[1]
             steps += 1
         wall_s = time.perf_counter() - began
-        others = watch.others(busy.own_s(os.getpid()))
+        others = watch.others()
         wait(contender, number)
         durable_s = (written_s or LONGEST_S) + self.synced_s(contender, number)
         facts = {"base": base_s, "memcpy": memcpy_s, "durable": durable_s}
@@ -107,11 +110,13 @@ class Bench:
         self.number += 1
         contender, number = self.contenders[name], self.number
         os.sync()
+        watch = busy.Watch(os.getpid())
         began = time.perf_counter()
         contender.begin(number)
         wait(contender, number)
         seconds = time.perf_counter() - began + self.synced_s(contender, number)
-        return {"number": number, "durable": seconds, "disk": self.disk_s()}
+        disk_s = self.disk_s()
+        return {"number": number, "durable": seconds, "disk": disk_s, "others": watch.others()}
 
     def disk_s(self) -> float:
         """Return how long the disk takes for the same bytes, from touched memory, past the page cache, and synced."""
@@ -131,7 +136,11 @@ class Bench:
 
     def restores(self, name: str, number: int) -> dict[str, Any]:
         """Return what it takes to bring the last save back into the live tensors."""
+        watch = busy.Watch(os.getpid())
         contender, found = self.contenders[name], {"memcpy": self.reference.memcpy_s()}
+        if contender.path(number).is_file():
+            forget(contender.path(number))
+            found["read"] = read_past_cache_s(contender.path(number))
         for what in ("cold", "warm"):
             (forget if what == "cold" else read)(contender.path(number))
             began = time.perf_counter()
@@ -141,15 +150,17 @@ class Bench:
             began = time.perf_counter()
             contender.load_memory(number)
             found["memory"] = time.perf_counter() - began
-        return found
+        return {**found, "others": watch.others()}
 
     def cadence(self, name: str) -> dict[str, Any]:
         """Ask for a save at every step; return how many were taken and the share of the time that trained."""
         contender, training = self.contenders[name], self.training
         training.before_update = lambda: None
+        watch = busy.Watch(os.getpid())
         base_s = training.base_s(5)
         contender.hook(training)
         before = contender.run.snapshots_taken if isinstance(contender, Stepkeeper) else 0
+        skipped = contender.run._tier.failed if isinstance(contender, Stepkeeper) else 0
         taken, began = 0, time.perf_counter()
         for _ in range(CADENCE_STEPS):
             training.step()
@@ -160,9 +171,11 @@ class Bench:
         facts = {"asked": CADENCE_STEPS, "goodput": CADENCE_STEPS * base_s / wall_s}
         if isinstance(contender, Stepkeeper):
             taken = contender.run.snapshots_taken - before
+            told = contender.run._tier.failed - skipped
             wait(contender, self.number)
             facts["on_disk"] = sum(number > self.number - CADENCE_STEPS for number in contender.copies)
-        return {**facts, "taken": taken}
+            facts["silent"] = CADENCE_STEPS - taken - told
+        return {**facts, "kept": taken, "others": watch.others()}
 
     def close(self) -> None:
         """End all contenders."""
@@ -183,6 +196,25 @@ def read(path: Path) -> None:
         with file.open("rb", buffering=0) as opened:
             while opened.readinto(buffer):
                 pass
+
+
+def read_past_cache_s(path: Path) -> float:
+    """Return how long the disk takes to give a file, read past the page cache by two threads."""
+    handle, size = os.open(path, os.O_RDONLY | os.O_DIRECT), path.stat().st_size
+    buffers = threading.local()
+
+    def piece(at: int) -> None:
+        if not hasattr(buffers, "own"):
+            buffers.own = mmap.mmap(-1, 8 * MB)
+        os.preadv(handle, [buffers.own], at)
+
+    try:
+        began = time.perf_counter()
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(piece, range(0, size, 8 * MB)))
+        return time.perf_counter() - began
+    finally:
+        os.close(handle)
 
 
 def forget(path: Path) -> None:
@@ -222,11 +254,13 @@ def measure(bench: Bench, rounds: int, parts: set[str]) -> None:
     """Go through the parts."""
     bench.round("first", 0)
     for turn in range(rounds if "saves" in parts else 0):
+        say("progress", what=f"save {turn + 1} of {rounds}")
         bench.round("save", turn)
     for name, contender in bench.contenders.items():
         if isinstance(contender, Stepkeeper):
             say("memory", name=name, used=contender.used_bytes(), state=bench.reference.bytes)
     for turn in range(rounds if "durable" in parts else 0):
+        say("progress", what=f"drain and restore {turn + 1} of {rounds}")
         for name in bench.in_turn(turn):
             end_to_end(bench, name, restore="restores" in parts)
     for name in {"ours lazy", "dlrover"} & set(bench.contenders) if "cadence" in parts else ():

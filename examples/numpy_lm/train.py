@@ -85,9 +85,10 @@ def main() -> None:
     data = ShuffledSamples(text.samples(args.context), args.seed)
     log = SampleLog(args.samples, run.rank, run.epoch)
     for name, state in (("model", model), ("optimizer", optimizer)):
-        run.register(name, state)
-    for name, state in (("data", data), ("consumed", log)):
-        run.register(name, state, early=True)  # the next samples are dealt before the next update
+        run.register(name, state, part="replicated")  # the same bits on every rank: any of them can give it back
+    # The next samples are dealt before the next update. All ranks deal from the same order, and take their own share.
+    run.register("data", data, part="replicated", early=True)
+    run.register("consumed", log, part="local", early=True)
 
     start = run.restore()
     group = join(run, text, args)

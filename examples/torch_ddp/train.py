@@ -75,10 +75,10 @@ def main() -> None:
     )
     log = SampleLog(args.samples, run.rank, run.epoch)
 
-    states = {"model": model, "optimizer": optimizer, "schedule": schedule, "data": data, "consumed": log}
-    for name, state in states.items():
-        run.register(name, state)
-    run.register("random", get=torch.get_rng_state, set=torch.set_rng_state)
+    for name, state in {"model": model, "optimizer": optimizer, "schedule": schedule, "data": data}.items():
+        run.register(name, state, part="replicated")  # the same bits on every rank: any of them can give it back
+    run.register("consumed", log, part="local")
+    run.register("random", get=torch.get_rng_state, set=torch.set_rng_state, part="local")
     start = run.restore()
 
     join(args.timeout)

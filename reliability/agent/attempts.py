@@ -1,5 +1,6 @@
 """What does the launcher read about an attempt, and what can be learned from that when nothing else is left?"""
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,18 @@ class EpochTaken(RuntimeFailure):
     hint = "The next attempt gets a number of its own; start the job again where none follows by itself."
 
 
-def order_of(plan: StartPlan, *, job: str, epoch: int, inside: str) -> dict[str, Any]:
-    """Return the content of an epoch file; `inside` is where a rank sees the job's folder."""
+def order_of(
+    plan: StartPlan,
+    *,
+    job: str,
+    epoch: int,
+    inside: str,
+    programs: Callable[[int], Mapping[str, str]] = lambda _rank: {},
+) -> dict[str, Any]:
+    """Return the content of an epoch file; `inside` is where a rank sees the job's folder.
+
+    `programs`: what a rank finds in its environment when its program writes the snapshots itself.
+    """
     shared = {
         **plan.container.env,
         "WORLD_SIZE": str(plan.world_size),
@@ -44,11 +55,20 @@ def order_of(plan: StartPlan, *, job: str, epoch: int, inside: str) -> dict[str,
     ranks = []
     for place in plan.ranks:
         env = {**shared, "RANK": str(place.rank), "LOCAL_RANK": str(place.local_rank)}
-        if plan.restore:
+        env.update(programs(place.rank))
+        if plan.restore and plan.container.snapshot_folder is None:
             env["STEPKEEPER_RESTORE"] = f"{inside}/mem/e{plan.restore[0]}-s{plan.restore[1]}-r{place.rank}.json"
         ranks.append({"rank": place.rank, "local_rank": place.local_rank, "env": env})
     program = {"program": list(plan.container.program), "mode": plan.container.mode, "workdir": plan.container.workdir}
     return {"stop": False, **program, "ranks": ranks}
+
+
+def take_over(record: JobRecord, plan: StartPlan, epoch: int) -> None:
+    """Write down in a job's record that an attempt begins here, and as what."""
+    record.slot, record.lease_rule = plan.slot, plan.lease_rule
+    record.storage_dir, record.job_key, record.world_size = plan.storage_dir, plan.job_key, plan.world_size
+    record.snapshot_folder = plan.container.snapshot_folder
+    record.begin(epoch, [place.rank for place in plan.ranks], plan.restore)
 
 
 def unread(folder: JobFolder) -> bool:

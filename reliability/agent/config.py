@@ -31,6 +31,7 @@ class AgentConfig:
     role: str
     tier: int
     preemptible: bool
+    failure_domain: str
     docker_url: str
     storage_bytes_per_s: float
     ca_file: Path | None
@@ -54,6 +55,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> Agent
         role=_choice("role", raw["role"], ("training", "standby")),
         tier=_tier(raw["tier"]),
         preemptible=_flag("preemptible", raw["preemptible"]),
+        failure_domain=_domain(raw["failure_domain"]),
         docker_url=raw["docker_url"],
         storage_bytes_per_s=_limit("storage_bytes_per_s", raw["storage_bytes_per_s"]),
         ca_file=_file("ca_file", raw["ca_file"]),
@@ -80,6 +82,7 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     add("join_token_file", "file with the join token; needed the first time only")
     add("role", "training or standby", "standby")
     add("tier", "priority as a standby, 1 is used first", "1")
+    add("failure_domain", "what fails together with this node, as in rack-7; empty when nothing is known to")
     add("docker_url", "address of the node's container engine", "unix:///run/docker.sock")
     add("storage_bytes_per_s", "how fast snapshots may go to storage, in bytes per second; 0 means no limit", "0")
     add("ca_file", "certificates to trust for https, PEM")
@@ -112,6 +115,12 @@ def _matching(key: str, value: str, pattern: re.Pattern[str], hint: str) -> str:
     if not pattern.fullmatch(value):
         raise InvalidInput(_option(key), f"{value!r} cannot be used", hint=hint)
     return value
+
+
+def _domain(value: str) -> str:
+    if len(value) > 80 or not value.isprintable():
+        raise InvalidInput("--failure-domain", f"{value[:80]!r} cannot be used", hint="At most 80 letters, as rack-7.")
+    return value.strip()
 
 
 def _address(value: str) -> str:

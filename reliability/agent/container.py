@@ -6,6 +6,7 @@ from pathlib import Path
 
 import reliability
 from reliability.agent.payloads import ContainerPlan
+from reliability.agent.program_folder import INSIDE as PROGRAMS_INSIDE
 from reliability.errors import ContainerMissing, RuntimeFailure
 from reliability.ports import (
     LABEL_EPOCH,
@@ -35,7 +36,15 @@ def folder_inside(runtime: str, folder: Path) -> str:
 
 
 def spec_of(
-    plan: ContainerPlan, *, job: str, node: str, runtime: str, folder: Path, slot: int | None, epoch: int
+    plan: ContainerPlan,
+    *,
+    job: str,
+    node: str,
+    runtime: str,
+    folder: Path,
+    slot: int | None,
+    epoch: int,
+    programs: Path,
 ) -> ContainerSpec:
     """Return what the runtime has to start."""
     in_docker = runtime == DOCKER
@@ -57,12 +66,19 @@ def spec_of(
             LABEL_SLOT: WARM if slot is None else str(slot),
             LABEL_EPOCH: str(epoch),
         },
-        mounts=(Mount(source=folder, target=INSIDE), *plan.mounts) if in_docker else (),
+        mounts=_mounts(plan, folder, programs) if in_docker else (),
         workdir=plan.workdir,
         shm_bytes=plan.shm_bytes,
         memory_bytes=plan.memory_bytes,
         cpus=plan.cpus,
     )
+
+
+def _mounts(plan: ContainerPlan, folder: Path, programs: Path) -> tuple[Mount, ...]:
+    own = [Mount(source=folder, target=INSIDE)]
+    if plan.snapshot_folder is not None:
+        own.append(Mount(source=programs, target=PROGRAMS_INSIDE))
+    return (*own, *plan.mounts)
 
 
 class JobContainer:
@@ -71,7 +87,7 @@ class JobContainer:
     `up` is what was last seen of it; `ordered_end` tells whether its end, when it comes, was asked for.
     """
 
-    def __init__(self, runtime: Runtime, *, job: str, node: str, folder: Path) -> None:
+    def __init__(self, runtime: Runtime, *, job: str, node: str, folder: Path, programs: Path) -> None:
         self.name = name_of(job, node)
         self.up = False
         self.ordered_end = False
@@ -79,11 +95,17 @@ class JobContainer:
         self._job = job
         self._node = node
         self._folder = folder
+        self._programs = programs
 
     @property
     def folder_inside(self) -> str:
         """Where a rank sees the job's folder."""
         return folder_inside(self._runtime.kind, self._folder)
+
+    @property
+    def programs_inside(self) -> str:
+        """Where a rank sees the folders of its program's snapshots."""
+        return PROGRAMS_INSIDE if self._runtime.kind == DOCKER else str(self._programs)
 
     def inspect(self) -> ContainerInfo | None:
         """Return what the runtime knows of it, None when there is none."""
@@ -111,6 +133,7 @@ class JobContainer:
             folder=self._folder,
             slot=slot,
             epoch=epoch,
+            programs=self._programs,
         )
         self._runtime.start(spec)
 

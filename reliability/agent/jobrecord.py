@@ -37,11 +37,13 @@ class JobRecord:
     job_key: str = ""
     world_size: int = 0
     storage_floor: int | None = None
+    snapshot_folder: dict[str, Any] | None = None
     starts: list[list[int | None]] = field(default_factory=list)
     stopped: bool = True
     stopping: str = ""
     stopped_ranks: list[int] = field(default_factory=list)
     exits_reported: list[int] = field(default_factory=list)
+    ended_well: list[int] = field(default_factory=list)
     first_steps_reported: list[int] = field(default_factory=list)
     released: bool = False
     adopted: bool = False
@@ -61,7 +63,7 @@ class JobRecord:
         self.epoch = self.started_epoch = epoch
         self.ranks = ranks
         self.stopped, self.stopping, self.released, self.adopted = False, "", False, False
-        self.stopped_ranks, self.exits_reported, self.first_steps_reported = [], [], []
+        self.stopped_ranks, self.exits_reported, self.first_steps_reported, self.ended_well = [], [], [], []
         self.starts = [start for start in self.starts if start[0] != epoch][-STARTS_KEPT:]
         self.starts.append([epoch, *(restored or (None, None))])
 

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from reliability.agent import attempts, container, floors, jobrecord
+from reliability.agent.clock import steady
 from reliability.agent.floors import Floors
 from reliability.agent.folder import JobFolder
+from reliability.agent.holding import Hold
 from reliability.agent.jobrecord import JobRecord
 from reliability.agent.localjob import LocalJob
-from reliability.errors import ContainerMissing, InvalidInput, ReliabilityError
+from reliability.domain.snapshots import Tier
+from reliability.errors import ContainerMissing, InvalidInput, ReliabilityError, TierConflict
 from reliability.ports import LABEL_EPOCH, LABEL_JOB, ContainerInfo, ContainerState, Runtime
 
 _JOB = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}")
@@ -26,11 +29,23 @@ class LocalJobs:
     """The parts of jobs on this node, by job name; adopted again after a restart of the agent."""
 
     def __init__(
-        self, *, node: str, runtime: Runtime, memory_dir: Path, jobs_dir: Path, report: Callable[..., None]
+        self,
+        *,
+        node: str,
+        runtime: Runtime,
+        memory_dir: Path,
+        ssd_dir: Path,
+        jobs_dir: Path,
+        report: Callable[..., None],
+        who: str = "",
     ) -> None:
+        """`who`: what another agent of this machine that wants a job of the same name is told of this one."""
         self._node = node
+        self._who = who or f"node {node}"
+        self._holds: dict[str, Hold] = {}
         self._runtime = runtime
         self._memory_dir = memory_dir
+        self._ssd_dir = ssd_dir
         self._jobs_dir = jobs_dir
         self._report = report
         self._lock = threading.Lock()
@@ -40,7 +55,11 @@ class LocalJobs:
         for record in jobrecord.load_all(jobs_dir):
             self._epochs[record.job] = record.epoch
             if not record.released:
-                self._jobs[record.job] = self._make(record)
+                try:
+                    self._jobs[record.job] = self._make(record)
+                except TierConflict as error:
+                    log.error("part not taken up: node=%s job=%s reason=%s", node, record.job, error.message)
+                    self._report("snapshot_problem", _nowhere(error), job=record.job, epoch=record.epoch)
 
     def all(self) -> list[LocalJob]:
         """Return all parts."""
@@ -126,6 +145,7 @@ class LocalJobs:
             part = self._jobs.pop(job, None)
             if part is not None:
                 self._epochs[job] = part.record.epoch
+                self._holds[job].release()
 
     def epoch(self, job: str) -> int:
         """Return the newest attempt known of a job, also after its release: its copies still move on."""
@@ -139,9 +159,13 @@ class LocalJobs:
     def learn_floors(self, answer: Mapping[str, Any]) -> None:
         """Keep for the movers which step of each job the server says is safe; a job it names without one has none."""
         ssd, storage = _whole_numbers(answer.get("ssd_floor")), _whole_numbers(answer.get("storage_floor"))
+        going = answer.get("may_go")
+        named = going if isinstance(going, Mapping) else {}
         for job, epoch in _whole_numbers(answer.get("epochs")).items():
-            safe = Floors(epoch=epoch, ssd=ssd.get(job), storage=storage.get(job))
-            if self.find(job) is None or self._floors.get(job) == safe:
+            may_go = floors.listed(named.get(job))
+            safe = Floors(epoch=epoch, ssd=ssd.get(job), storage=storage.get(job), may_go=may_go, said_at=steady())
+            kept = self._floors.get(job)
+            if not self._is_known(job) or (kept is not None and kept.stands(safe)):
                 continue
             try:
                 floors.save(self._jobs_dir, job, safe)
@@ -149,6 +173,11 @@ class LocalJobs:
                 log.warning("floors not kept, nothing is removed: job=%s reason=%s", job, error)
             else:
                 self._floors[job] = safe
+
+    def _is_known(self, job: str) -> bool:
+        """Whether this node has, or had, a part in a job: copies of one that was released lie here still."""
+        with self._lock:
+            return job in self._jobs or job in self._epochs
 
     def containers(self) -> list[dict[str, Any]]:
         """Return the containers of jobs on this node, as a registration lists them."""
@@ -176,6 +205,15 @@ class LocalJobs:
         """Stop watching all parts; their containers are left as they are."""
         for part in self.all():
             part.close()
+        for hold in self._holds.values():
+            hold.release()
+
+    def tell_asked(self) -> None:
+        """Report when another agent of this machine was to work for a job of the same name in the same folder."""
+        for part in self.all():
+            asked = self._holds[part.record.job].asked()
+            if asked is not None:
+                part.report("snapshot_problem", _nowhere(asked))
 
     def _kept(self, job: str) -> JobRecord | None:
         return next((record for record in jobrecord.load_all(self._jobs_dir) if record.job == job), None)
@@ -184,14 +222,22 @@ class LocalJobs:
         return JobFolder(self._memory_dir / job)
 
     def _make(self, record: JobRecord) -> LocalJob:
+        """Return the part of a job. Raises TierConflict when another agent of this machine has one of this name."""
+        hold = self._holds.setdefault(record.job, Hold(self._memory_dir, record.job, self._who))
+        hold.take()
         return LocalJob(
             record,
             node=self._node,
             runtime=self._runtime,
             memory_dir=self._memory_dir,
+            ssd_dir=self._ssd_dir,
             jobs_dir=self._jobs_dir,
             report=self._report,
         )
+
+
+def _nowhere(error: TierConflict) -> dict[str, Any]:
+    return {"snapshot_epoch": None, "step": None, "rank": None, "tier": Tier.MEMORY, **error.detail}
 
 
 def _whole_numbers(value: object) -> dict[str, int]:

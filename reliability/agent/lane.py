@@ -1,7 +1,8 @@
 """How does one job's snapshots get from one tier to the next? What both movers have in common.
 
 A lane copies what is newest, tells it, and removes what no longer counts. What is to be copied is seen from commit
-records alone; after a start all copies found are told again, so that none is lost between two lives.
+records alone; after a start all copies found are told again, so that none is lost between two lives. A save comes
+before removals, unless it found the tier full; a tier that removes slowly or not at all still gets every newest one.
 """
 
 import json
@@ -12,20 +13,26 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Set
 from typing import Any, ClassVar
 
+from reliability.agent.clock import steady
 from reliability.agent.floors import Floors
 from reliability.agent.jobrecord import JobRecord
-from reliability.agent.retention import abandoned, removable
+from reliability.agent.retention import abandoned, named, removable
 from reliability.domain.snapshots import Tier
-from reliability.errors import CopyMissing, DigestMismatch, ReliabilityError, TierError
+from reliability.errors import CopyMissing, DigestMismatch, ReliabilityError, TierError, TierFull
 from reliability.ports import TierStore
 from reliability.tiers import shards
 from reliability.tiers.directory import DirectoryTier
 from reliability.tiers.records import RecordUnusable
 from reliability.tiers.shards import Shard
+from reliability.trainer import moments
 
 FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 5.0
 REPEAT_PROBLEM_S = 30.0
+REPEAT_LASTING_S = 3600.0
+"""A trouble that lasts is told when it begins, and after so long once more."""
+REMOVE_S = 1.0
+"""So long a lane removes at a time, and then looks for a new save first."""
 
 
 class Lane(ABC):
@@ -43,19 +50,24 @@ class Lane(ABC):
         self._told: set[Shard] = set()
         self._bad: dict[Shard, tuple[int, int]] = {}
         self._problem = ("", 0.0)
+        self.at: Shard | None = None
         self._wait_s = FIRST_WAIT_S
         self._not_before = 0.0
         self._taken_up = False
-        self._tidied: tuple[int | None, int] = (None, 0)
+        self._tidied: tuple[int | None, int, object] = (None, 0, None)
+        self._tried: dict[Shard, float] = {}
+        self._no_removal_before = 0.0
+        self._told_refusal_at = -REPEAT_PROBLEM_S
 
     def run(self, now: float) -> bool:
-        """Copy what is newest, tell it, tidy up; return whether a copy was made, so that there may be more to do."""
+        """Copy what is newest, tell it, tidy up; return whether there may be more to do at once."""
         if self.settled or now < self._not_before:
             return False
+        self.at = None
         try:
-            copied = self._run()
-            self.settled = self.record.released and not copied
-            return copied
+            more = self._run()
+            self.settled = self.record.released and not more
+            return more
         except ReliabilityError as error:
             self._trouble(error, now)
             self._not_before = now + self._wait_s
@@ -65,14 +77,27 @@ class Lane(ABC):
     def _run(self) -> bool:
         if not self._taken_up:
             self._take_up()
-        copied = self._copy_newest()
-        state = (self._floor(), len(self.record.starts))
+        self._told |= set(self._doomed())  # what shall go is not brought here once more
+        copied = self._copy_making_room()
+        more = self._remove_named()
+        state = (self._floor(), len(self.record.starts), self.floors.may_go)
         if copied or state != self._tidied:
             self._tidy()
             self._tidied = state
         if not copied:
             self._wait_s, self._problem = FIRST_WAIT_S, ("", 0.0)
-        return copied
+        return copied or more
+
+    def _copy_making_room(self) -> bool:
+        """Copy the newest; where the tier takes nothing, what the server named goes first."""
+        try:
+            return self._copy_newest()
+        except TierError as error:
+            if not self._remove_named():
+                if isinstance(error, TierFull):
+                    self._tidy()
+                raise
+        return self._copy_making_room()
 
     def _take_up(self) -> None:
         """After a start: sweep what an earlier life left unfinished and tell all copies that are there."""
@@ -86,9 +111,13 @@ class Lane(ABC):
                 continue
         self._taken_up = True
 
+    def let_go(self) -> None:
+        """Give up what others may want: nothing is to be done until more is known."""
+        self.settled = True
+
     def follow(self, record: JobRecord, safe: Floors) -> None:
         """Take over what the node now knows of the job."""
-        if record != self.record:
+        if record != self.record or safe != self.floors:
             self.record, self.settled = record, False
         self.floors = safe
 
@@ -98,6 +127,7 @@ class Lane(ABC):
         for shard in self._wanted(self.shards_of_source()):
             if shard in self._told or abandoned(shard, starts) or self._known_bad(shard):
                 continue
+            self.at = shard
             try:
                 copied = self._copy(shard)
             except (DigestMismatch, RecordUnusable) as error:
@@ -106,6 +136,7 @@ class Lane(ABC):
             if copied:
                 self._tell_copy(shard)
                 return True
+        self.at = None
         return False
 
     def _wanted(self, found: Iterable[Shard]) -> Iterator[Shard]:
@@ -188,13 +219,11 @@ class Lane(ABC):
             self._bad[shard] = self._stamp(shard)
 
     def _trouble(self, error: ReliabilityError, now: float) -> None:
-        """Tell a trouble when it begins and then now and again while it lasts."""
+        """Tell a trouble when it begins, naming the shard that it befell, and seldom again while it lasts."""
         code, since = self._problem
-        if error.code == code and now - since < REPEAT_PROBLEM_S:
+        if error.code == code and now - since < REPEAT_LASTING_S:
             return
-        waiting = max(self._shards_quietly(), default=None)
-        where = where_is(waiting) if waiting else {"snapshot_epoch": None, "step": None, "rank": None}
-        say("snapshot_problem", self.record.job, {**where, "tier": self.tier, **error.detail})
+        say("snapshot_problem", self.record.job, {**where_is(self.at), "tier": self.tier, **error.detail})
         self._problem = (error.code, now)
 
     def _floor(self) -> int | None:
@@ -214,9 +243,50 @@ class Lane(ABC):
         """Return whether a shard on the target is this node's to tell and to remove, `ranks` being those it runs."""
 
     def _tidy(self) -> None:
+        if self.floors.may_go is not None:
+            return
         found, starts = self._shards_of_target(), self.record.epoch_starts()
         for shard in removable(found, starts=starts, keep=self.keep, floor=self._floor(), tier=self.tier):
             self.target.delete(self._key(self.target, shard))
+
+    def _remove_named(self) -> bool:
+        """Remove what the server named, each record before its data, and tell it; what is gone already is told too.
+
+        Not at once again while it is named: an answer that crosses the report names it once more. What the tier refuses
+        is told as a trouble and waits longest for its next turn. Returns whether something went: there may be more.
+        """
+        began, went = steady(), False
+        doomed = self._doomed()
+        self._tried = {each: at for each, at in self._tried.items() if began - at < REPEAT_PROBLEM_S or each in doomed}
+        tried = self._tried
+        due = [shard for shard in doomed if shard not in tried or began - tried[shard] >= REPEAT_PROBLEM_S]
+        if began < self._no_removal_before:
+            return False
+        for shard in sorted(due, key=lambda shard: tried.get(shard, 0.0)):
+            tried[shard] = steady()
+            if not self._remove(shard):
+                break
+            went = True
+            if steady() - began >= REMOVE_S:
+                break
+        return went
+
+    def _doomed(self) -> dict[Shard, None]:
+        return dict.fromkeys(named(self.floors, self.tier, epoch=self.record.epoch, now=steady()))
+
+    def _remove(self, shard: Shard) -> bool:
+        try:
+            self.target.delete(self.stored_as(shard))
+        except TierError as error:
+            now = steady()
+            self._no_removal_before = now + LONGEST_WAIT_S
+            if now - self._told_refusal_at >= REPEAT_PROBLEM_S:
+                self._told_refusal_at = now
+                detail = {**error.detail, "message": f"A copy that shall go cannot be removed. {error.message}"}
+                say("snapshot_problem", self.record.job, {**where_is(None), "tier": self.tier, **detail})
+            return False
+        say("snapshot_removed", self.record.job, {**where_is(shard), "tier": self.tier})
+        return True
 
     def _shards(self, tier: TierStore) -> list[Shard]:
         return [shard for shard in map(shards.parse, tier.keys("")) if shard is not None]
@@ -226,12 +296,6 @@ class Lane(ABC):
         ranks = {shard.rank for shard in self._shards(self.source)} | set(self.record.ranks)
         return [shard for shard in self._shards(self.target) if self.is_own(shard, ranks)]
 
-    def _shards_quietly(self) -> list[Shard]:
-        try:
-            return self._shards(self.source)
-        except TierError:
-            return []
-
     def _key(self, tier: TierStore, shard: Shard) -> str:
         return self.stored_as(shard) if tier is self.target else shard.flat_key
 
@@ -239,16 +303,22 @@ class Lane(ABC):
 def with_drain(record: dict[str, Any]) -> dict[str, Any]:
     """Return a record with the seconds from the end of the save's stall until now, the copy being durable.
 
-    None for a shard that nobody saw being saved, as one that was restored.
+    By the clock that nobody sets, where the record has a moment of it. None for a shard that nobody saw being saved, as
+    one that was restored, or when the machine was started anew meanwhile.
     """
     taken_at, stall_s = record.get("taken_at"), record.get("stall_s")
     if not taken_at or stall_s is None:
         return {**record, "drain_s": None}
-    return {**record, "drain_s": round(max(time.time() - float(taken_at) - float(stall_s), 0.0), 4)}
+    passed_s = moments.since(record["moment"]) if record.get("moment") else time.time() - float(taken_at)
+    if passed_s is None:
+        return {**record, "drain_s": None}
+    return {**record, "drain_s": round(max(passed_s - float(stall_s), 0.0), 4)}
 
 
-def where_is(shard: Shard) -> dict[str, Any]:
-    """Return a shard as reports name it."""
+def where_is(shard: Shard | None) -> dict[str, Any]:
+    """Return a shard as reports name it, or that it is none."""
+    if shard is None:
+        return {"snapshot_epoch": None, "step": None, "rank": None}
     return {"snapshot_epoch": shard.epoch, "step": shard.step, "rank": shard.rank}
 
 

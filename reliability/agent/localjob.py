@@ -8,7 +8,7 @@ launcher and ranks have put down and reports what is new; what it shares with th
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,12 @@ from reliability.agent.folder import JobFolder
 from reliability.agent.hints import HintSocket
 from reliability.agent.jobrecord import JobRecord
 from reliability.agent.payloads import ContainerPlan, StartPlan
+from reliability.agent.program_part import Environment, ProgramPart
 from reliability.agent.rankfiles import RankFiles, snapshot_problem
 from reliability.errors import RuntimeFailure, StaleEpoch
 from reliability.ports import Runtime
 
-ANSWER_LIMIT_S = 2.0  # for a launcher to begin what it was told; then it counts as hung
-KILL_LIMIT_S = 2.0
+ANSWER_LIMIT_S = KILL_LIMIT_S = 2.0  # for a launcher to begin what it was told; then it counts as hung
 
 log = logging.getLogger("stepkeeper.agent")
 
@@ -41,13 +41,16 @@ class LocalJob:
         node: str,
         runtime: Runtime,
         memory_dir: Path,
+        ssd_dir: Path,
         jobs_dir: Path,
         report: Callable[..., None],
     ) -> None:
         self.record = record
         self.folder = JobFolder(memory_dir / record.job)
         self.folder.make()
-        self.container = JobContainer(runtime, job=record.job, node=node, folder=self.folder.root)
+        self.programs = ProgramPart(ssd_dir, record.job)
+        out = self.programs.folder.out
+        self.container = JobContainer(runtime, job=record.job, node=node, folder=self.folder.root, programs=out)
         self.begun = 0
         """How often a container or an attempt began here: who saw another number has seen another situation."""
         self.made_at = steady()
@@ -88,12 +91,12 @@ class LocalJob:
         """Keep the record on disk."""
         jobrecord.save(self._jobs_dir, self.record)
 
-    def look(self) -> None:
-        """Read what is new in the job's folder and report it."""
+    def look(self, restored: Collection[str] = ()) -> None:
+        """Read what is new in the job's folder and report it; also the shards, by key, that a restore just brought."""
         with self.lock:
             if self.closed:
                 return
-            if self.files.look():
+            if self.files.look(restored):
                 self.save()
         self._changes.tell()
 
@@ -136,6 +139,7 @@ class LocalJob:
         with self.orders:
             self._check(attempt)
             self.record.released = self.record.adopted = False
+            self.programs.make(plan)
             self._ensure_container(plan, epoch=epoch, slot=slot)
         self._wait(lambda: self.folder.ready() is not None, attempt, limit_s, "The launcher did not get ready")
         return digest
@@ -190,7 +194,9 @@ class LocalJob:
         if not (self.container.up and self.folder.ready()):
             self.prepare(plan.container, epoch=epoch, slot=plan.slot, limit_s=limit_s, attempt=epoch)
         with self.orders:
-            self._begin(plan, epoch)
+            self._check(epoch)
+            programs = self.programs.begin(plan, epoch, inside=self.container.programs_inside)
+            self._begin(plan, epoch, programs)
         ranks = {place.rank for place in plan.ranks}
         self._wait(
             lambda: set(self.folder.pids(epoch) or ()) >= ranks, epoch, end - steady(), "The launcher started no ranks"
@@ -209,6 +215,7 @@ class LocalJob:
                 raise StaleEpoch(f"{self.record.job} was begun anew while its release was under way.")
             self.container.end()
             self.close(remove=True)
+            self.programs.leave()
             self.record.released = True
             self._note_end()
 
@@ -264,7 +271,7 @@ class LocalJob:
             self.report("rank_exit", {"rank": rank, **how, "last_step": self.files.last_step(rank)})
         self.report("finding", {"code": "agent-silent", "rank": None, "evidence": why, "count": 1})
 
-    def _begin(self, plan: StartPlan, epoch: int) -> None:
+    def _begin(self, plan: StartPlan, epoch: int, programs: Environment) -> None:
         """Tell the launcher of the attempt. The record comes first: a run nobody remembers would be taken for another.
 
         Asked again while its ranks run, an attempt that this record saw begin is left as it is.
@@ -278,24 +285,15 @@ class LocalJob:
                 return
             if told or (not seen and record.started_epoch == epoch):
                 raise EpochTaken(f"Epoch {epoch} of {record.job} was started here before.")
-            record.slot, record.lease_rule = plan.slot, plan.lease_rule
-            record.storage_dir, record.job_key, record.world_size = plan.storage_dir, plan.job_key, plan.world_size
-            record.begin(epoch, [place.rank for place in plan.ranks], plan.restore)
+            attempts.take_over(record, plan, epoch)
             self.begun += 1
             self.files.begin()
             self.save()
             standing.write_period(self.folder, version=plan.plan_version, plan=plan.period_plan)
-            self._write_lease()
+            standing.begin_lease(self.folder, self._lease, rule=record.lease_rule)
             inside = self.container.folder_inside
-            self.folder.write_epoch(epoch, attempts.order_of(plan, job=record.job, epoch=epoch, inside=inside))
-
-    def _write_lease(self) -> None:
-        """An old lease must not end new ranks; until the next renewal none may be there at all."""
-        if self._lease is None:
-            standing.forget_lease(self.folder)
-        else:
-            until, lease_s = self._lease
-            standing.write_lease(self.folder, until=until, lease_s=lease_s, rule=self.record.lease_rule)
+            order = attempts.order_of(plan, job=record.job, epoch=epoch, inside=inside, programs=programs)
+            self.folder.write_epoch(epoch, order)
 
     def _ensure_container(self, plan: ContainerPlan, *, epoch: int, slot: int | None) -> None:
         if self.container.running() is None:

@@ -22,6 +22,8 @@ from reliability.agent.lane import Lane
 from reliability.agent.parent import end_with_parent
 
 LOOK_S = 0.5
+STAND_BACK = 5
+"""How much nicer than training a mover is: where all processors are busy, training and its copies come first."""
 TO_SSD = "memory-to-ssd"
 TO_STORAGE = "ssd-to-storage"
 
@@ -50,7 +52,7 @@ class Mover(ABC):
         for record in found.values():
             self._take_up(record)
         for job in self._lanes.keys() - found.keys():
-            del self._lanes[job]
+            self._lanes.pop(job).let_go()
         self._seen = seen
 
     def _take_up(self, record: JobRecord) -> None:
@@ -90,6 +92,7 @@ def run(kind: type[Mover], argv: Sequence[str] | None = None) -> None:
     """Copy until the agent is gone."""
     options = _parser().parse_args(argv)
     end_with_parent(options.parent)
+    os.nice(STAND_BACK)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the agent, which ends its movers itself
     mover = kind(options)
     while True:

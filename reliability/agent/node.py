@@ -25,6 +25,8 @@ from reliability.agent.identity import Identity
 from reliability.agent.jobs import LocalJobs
 from reliability.agent.movers import Movers
 from reliability.agent.orderbook import OrderBook
+from reliability.agent.peer_keeping import PeerKeeping
+from reliability.agent.peer_serving import PeerServing
 from reliability.agent.periodic import Periodic
 from reliability.agent.probes.running import Probes
 from reliability.agent.queue import OrderQueue
@@ -32,12 +34,14 @@ from reliability.agent.registration import JoinRefused
 from reliability.agent.reporter import Reporter
 from reliability.agent.server import Server, ServerRefused
 from reliability.agent.spool import Spool
+from reliability.agent.trials import Trials
 from reliability.errors import InvalidInput, ReliabilityError
 from reliability.ports import Runtime
 from reliability.tiers import choosing
 
 LEASE_LOOK_S = 0.1
 DISK_LOOK_S = 5.0
+OTHERS_LOOK_S = 2.0
 COMPARE_S = 5.0
 REJOIN_ONCE_IN_S = 60.0
 LAST_WORDS_S = 2.0
@@ -76,19 +80,37 @@ class AgentNode:
             node=config.name,
             runtime=runtime,
             memory_dir=config.memory_dir,
+            ssd_dir=config.ssd_dir,
             jobs_dir=jobs_dir,
             report=self._reporter.report,
+            who=f"node {config.name} of {config.server}",
         )
         self._engine = EngineWatch(runtime, self._jobs, self._reporter.report)
         self._movers = Movers(config, self._jobs, self._reporter.report)
         self._probes = Probes(config.data_dir / "log")
+        self._peers = PeerServing(
+            address=config.address,
+            memory_dir=config.memory_dir,
+            ssd_dir=config.ssd_dir,
+            log_dir=config.data_dir / "log",
+        )
+        self._partners = PeerKeeping(
+            memory_dir=config.memory_dir,
+            jobs=self._jobs,
+            log_dir=config.data_dir / "log",
+            report=self._reporter.report,
+        )
+        self._trials = Trials(config.data_dir / "log", config.ssd_dir, node=config.name)
         hands = Hands(
             node=config.name,
             clock=self._clock,
             book=self._book,
             jobs=self._jobs,
             probes=self._probes,
+            peers=self._peers,
+            partners=self._partners,
             movers=self._movers,
+            trials=self._trials,
             reporter=self._reporter,
         )
         self._fences = Fences(
@@ -111,6 +133,7 @@ class AgentNode:
         self._duties = [
             Periodic("lease", LEASE_LOOK_S, self._fences.look),
             Periodic("disks", DISK_LOOK_S, self._look_at_disks),
+            Periodic("others", OTHERS_LOOK_S, self._jobs.tell_asked),
             Periodic("containers", COMPARE_S, self._engine.compare),
         ]
         self._queue: OrderQueue | None = None
@@ -174,6 +197,9 @@ class AgentNode:
         self._fences.stop()
         self._engine.stop()
         self._probes.stop()
+        self._peers.stop()
+        self._partners.stop()
+        self._trials.stop()
         if self._runtime.kind == "process":
             self._end_children()
         if self._queue is not None:
@@ -214,7 +240,7 @@ class AgentNode:
 
     def _report_dropped(self) -> None:
         for kind, count in self._spool.dropped().items():
-            evidence = f"{count} reports of kind {kind} were dropped while the server was away: the spool was full."
+            evidence = f"{count} reports of kind {kind} were dropped: the spool was full, or they could not be sent."
             self._reporter.report(
                 "finding", {"code": "reports-dropped", "rank": None, "evidence": evidence, "count": count}
             )
@@ -257,6 +283,8 @@ class AgentNode:
             found[tier] = {
                 "free_bytes": space.f_bavail * space.f_frsize,
                 "total_bytes": space.f_blocks * space.f_frsize,
+                "free_inodes": space.f_favail,
+                "total_inodes": space.f_files,
             }
         self._disks = found
 

@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from reliability.agent.fields import Fields
+from reliability.agent.peer_store import Peer
+from reliability.domain import program_folders
 from reliability.domain.policy import LeaseRule
+from reliability.domain.program_folders import FolderRule
 from reliability.ports import Mount
 from reliability.tiers.shards import Shard
 
@@ -28,6 +31,7 @@ class ContainerPlan:
     cpus: float
     shm_bytes: int
     mounts: Sequence[Mount]
+    snapshot_folder: dict[str, Any] | None
     raw: Mapping[str, Any]
 
 
@@ -59,13 +63,35 @@ class StartPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Lender:
+    """Whose replicated part goes into a shard that is put together, and the head that goes before it.
+
+    `digest` is that of the lender's whole shard, in which the replicated part begins at `lender_shared_at`; in the
+    shard that comes of it, it begins at `shared_at`. Bytes.
+    """
+
+    rank: int
+    digest: str
+    lender_shared_at: int
+    shared_at: int
+    shared_bytes: int
+    head: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Source:
-    """Where a copy of a shard lies: a path, or an address of an object store. `node` is empty for storage."""
+    """Where a copy of a shard lies: a path, or an address of an object store. `node` is empty for storage.
+
+    `peer` tells how it is read when it lies on another node; with a `lender` the shard is put together.
+    """
 
     tier: str
     path: str
     digest: str
     node: str
+    size_bytes: int = 0
+    peer: Peer | None = None
+    lender: Lender | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +100,18 @@ class RankRestore:
 
     shard: Shard
     sources: Sequence[Source]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProgramRestore:
+    """Which step becomes a folder again for which ranks of this node; `all_ranks`: whose files one folder gets."""
+
+    rule: FolderRule
+    snapshot: tuple[int, int]
+    ranks: Sequence[int]
+    all_ranks: Sequence[int]
+    job_key: str
+    world_size: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +141,7 @@ def container(fields: Fields) -> ContainerPlan:
             )
             for item in (fields.items("mounts") if "mounts" in fields.raw else ())
         ),
+        snapshot_folder=program_folders.read(fields.raw.get("snapshot_folder"), "payload.container.snapshot_folder"),
         raw=dict(fields.raw),
     )
 
@@ -143,18 +182,56 @@ def restore(payload: Mapping[str, Any]) -> list[RankRestore]:
     return [
         RankRestore(
             shard=Shard(epoch, step, item.integer("rank")),
-            sources=tuple(
-                Source(
-                    tier=source.choice("tier", ("memory", "ssd", "storage")),
-                    path=source.text("path"),
-                    digest=source.text("digest"),
-                    node=source.text("node", ""),
-                )
-                for source in item.items("sources")
-            ),
+            sources=tuple(_source(source) for source in item.items("sources")),
         )
         for item in fields.items("ranks")
     ]
+
+
+def _source(source: Fields) -> Source:
+    node, peer, lender = source.text("node", ""), source.optional("peer"), source.optional("replica")
+    return Source(
+        tier=source.choice("tier", ("memory", "partner", "ssd", "storage")),
+        path=source.text("path"),
+        digest=source.text("digest"),
+        node=node,
+        size_bytes=source.integer("size_bytes", 0),
+        peer=_peer(peer, node) if peer else None,
+        lender=_lender(lender) if lender else None,
+    )
+
+
+def _peer(peer: Fields, node: str) -> Peer:
+    return Peer(node=node, address=peer.text("address"), port=peer.integer("port"), token=peer.text("token"))
+
+
+def _lender(lender: Fields) -> Lender:
+    return Lender(
+        rank=lender.integer("rank"),
+        digest=lender.text("digest"),
+        lender_shared_at=lender.integer("lender_shared_at"),
+        shared_at=lender.integer("shared_at"),
+        shared_bytes=lender.integer("shared_bytes"),
+        head=lender.text("head"),
+    )
+
+
+def program_restore(payload: Mapping[str, Any]) -> ProgramRestore | None:
+    """Return what a restore order makes a folder of again, None when the program takes no part in it."""
+    fields = Fields(payload, "payload")
+    rule = program_folders.rule_of(program_folders.read(fields.raw.get("snapshot_folder"), "payload.snapshot_folder"))
+    if rule is None:
+        return None
+    brought = [item.integer("rank") for item in fields.items("ranks")]
+    local = [Fields({"rank": rank}, "payload.local_ranks").integer("rank") for rank in fields.sequence("local_ranks")]
+    return ProgramRestore(
+        rule=rule,
+        snapshot=(fields.integer("snapshot_epoch"), fields.integer("step")),
+        ranks=tuple(local),
+        all_ranks=tuple(brought) if rule.of is program_folders.Whose.JOB else (),
+        job_key=fields.text("job_key", ""),
+        world_size=fields.integer("world_size", 0),
+    )
 
 
 def drill(payload: Mapping[str, Any]) -> Drill:

@@ -6,10 +6,11 @@ in between makes it twice, which the server can take, and never not at all.
 
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import Any
 
-from reliability.agent import sealing
+from reliability.agent import heads, sealing
 from reliability.agent.clock import steady
 from reliability.agent.folder import JobFolder
 from reliability.agent.jobrecord import JobRecord
@@ -37,6 +38,7 @@ class RankFiles:
         self._steps: dict[int, tuple[int, float]] = {}
         self._commits: set[str] = set()
         self._changed = False
+        self._too_large_in = 0
         self.begin()
 
     def begin(self) -> None:
@@ -45,10 +47,13 @@ class RankFiles:
         self.stepped = False
         self.last_step_at = steady()
 
-    def look(self) -> bool:
-        """Report what is new; return whether the record changed and has to be kept."""
+    def look(self, restored: Collection[str] = ()) -> bool:
+        """Report what is new; return whether the record changed and has to be kept.
+
+        `restored`: keys of shards whose digest a restore compared just now. They are told anew, and that they were.
+        """
         self._seal_what_is_left()
-        self._look_at_commits()  # before the ends: whoever hears of an end asks what can be restored
+        self._look_at_commits(restored)  # before the ends: whoever hears of an end asks what can be restored
         if self._record.training:
             for rank in self._record.ranks:
                 self._look_at_progress(rank)
@@ -122,6 +127,8 @@ class RankFiles:
             }
             self._report("rank_exit", {"rank": rank, **how, "last_step": self.last_step(rank)})
             self._record.exits_reported.append(rank)
+            if how["exit_code"] == 0:
+                self._record.ended_well.append(rank)
             self._changed = True
             reasons += filter(None, [str(ended.get("reason") or "")[:TAIL_CHARACTERS]])
         if reasons:  # the launcher ended them because the lease ran out, as the agent itself would have
@@ -133,19 +140,21 @@ class RankFiles:
             return
         sealing.seal_all(self._folder.memory.root, job=self._record.job)
 
-    def _look_at_commits(self) -> None:
+    def _look_at_commits(self, restored: Collection[str]) -> None:
         """Report new commit records of the memory tier; forget those that the trainer has removed."""
         try:
             present = set(self._folder.memory.keys(""))
         except TierError:
             return
-        named = {key: shard for key in present - self._commits if (shard := shards.parse(key)) is not None}
+        wanted = (present - self._commits) | (present & set(restored))
+        named = {key: shard for key in wanted if (shard := shards.parse(key)) is not None}
         for key, shard in sorted(named.items(), key=lambda item: item[1]):
-            if self._tell_commit(key, shard):
+            if self._tell_commit(key, shard, restored=key in restored):
                 self._commits.add(key)
         self._commits &= present
+        heads.sweep(self._folder.memory.root)
 
-    def _tell_commit(self, key: str, shard: Shard) -> bool:
+    def _tell_commit(self, key: str, shard: Shard, *, restored: bool) -> bool:
         """Report one shard, or what is wrong with it; return whether that settles it."""
         where = {"snapshot_epoch": shard.epoch, "step": shard.step, "rank": shard.rank, "tier": "memory"}
         path = self._folder.memory.data_path(key)
@@ -160,8 +169,25 @@ class RankFiles:
             log.warning("commit record not read: path=%s reason=%s", path, error.message)
             return False
         copy = {"path": str(path), "size_bytes": record["size_bytes"], "digest": record["digest"]}
-        self._report("snapshot_copy", {**where, **copy, "stall_s": record.get("stall_s"), "drain_s": None})
+        parts = self._parts(path, record, where)
+        if restored:
+            copy["restored"] = True
+        self._report("snapshot_copy", {**where, **copy, "stall_s": record.get("stall_s"), "drain_s": None, **parts})
+        heads.forget(path)
         return True
+
+    def _parts(self, path: Path, record: Mapping[str, Any], where: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what is told of a shard's parts, with its head, the only copy of which may otherwise go with the node.
+
+        A head that is too large to travel is told of once an attempt.
+        """
+        parts = record.get("parts")
+        if not isinstance(parts, dict):
+            return {}
+        if heads.is_too_large(path, parts) and self._too_large_in != self._record.epoch:
+            self._too_large_in = self._record.epoch
+            self._report("snapshot_problem", {**where, **heads.TOO_LARGE, "message": heads.too_large(parts)})
+        return {"parts": parts, "head": heads.told(path)}
 
 
 def _whole(value: object, least: int, most: int, otherwise: int | None) -> int | None:
@@ -176,7 +202,8 @@ def _finite(value: float) -> float | None:
 
 def snapshot_problem(hint: Mapping[str, Any]) -> dict[str, Any]:
     """Return the report about a snapshot that a trainer says it could not take; nothing in a hint is trusted."""
-    body: dict[str, Any] = {"tier": "memory", "code": str(hint.get("code") or "tier")[:64]}
+    tier = "ssd" if hint.get("tier") == "ssd" else "memory"  # there lies what a program writes itself
+    body: dict[str, Any] = {"tier": tier, "code": str(hint.get("code") or "tier")[:64]}
     for key in ("snapshot_epoch", "step", "rank"):
         value = hint.get(key)
         body[key] = value if isinstance(value, int) and value >= 0 else None

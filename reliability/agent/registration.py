@@ -40,6 +40,7 @@ def body_of(config: AgentConfig, incarnation: str, containers: Sequence[Mapping[
         "role_hint": config.role,
         "tier": config.tier,
         "preemptible": config.preemptible,
+        "failure_domain": config.failure_domain,
         "hardware_ids": host.hardware_ids(),
         "host": host.host_facts(),
         "version": VERSION,

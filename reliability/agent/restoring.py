@@ -3,6 +3,7 @@
 Sources are tried best first. Every byte is verified against the committed digest, in memory too: nothing
 unverified is restored. What does not verify is named, so that nobody tries it again. Where a copy lies is what the
 node that made it once reported: only a file with the very name of this shard, in a folder of this job, is opened.
+What lies on another node is read from there while that serves it (peer_restoring.py).
 """
 
 import os
@@ -12,8 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from reliability.agent import peer_restoring
 from reliability.agent.desk import OrderFailed
 from reliability.agent.payloads import RankRestore, Source
+from reliability.agent.peer_restoring import Bringing
 from reliability.errors import CopyMissing, DigestMismatch, InvalidInput, TierError, TierFull
 from reliability.ports import TierStore
 from reliability.tiers import choosing, copying, opening
@@ -29,43 +32,78 @@ class _Outcome:
 
     rank: int
     tier: str = ""
+    lent: dict[str, Any] = field(default_factory=dict)
     skipped: list[dict[str, Any]] = field(default_factory=list)
     bad: list[dict[str, Any]] = field(default_factory=list)
     error: TierError | None = None
 
 
-def restore(memory: DirectoryTier, wanted: list[RankRestore], *, node: str, job: str) -> list[dict[str, Any]]:
+def restore(
+    memory: DirectoryTier, wanted: list[RankRestore], *, node: str, job: str, epoch: int = 0, limit_s: float = 60.0
+) -> list[dict[str, Any]]:
     """Have a verified copy of each rank's shard in the memory tier; return per rank where it came from.
 
+    `limit_s`: how long all of it may take; a source on another node gets half of that at most.
     Raises OrderFailed with all bad copies when a rank has no source that verifies.
     """
+    bringing = Bringing(memory=memory, node=node, job=job, epoch=epoch, limit_s=limit_s / 2)
     with ThreadPoolExecutor(max_workers=AT_ONCE, thread_name_prefix="restore") as pool:
-        outcomes = list(pool.map(lambda item: _restore_rank(memory, item, node=node, job=job), wanted))
+        outcomes = list(pool.map(lambda item: _restore_rank(bringing, item), wanted))
     failed = [outcome for outcome in outcomes if not outcome.tier]
-    ranks = [{"rank": o.rank, "tier": o.tier, "skipped": o.skipped} for o in outcomes]
+    ranks = [{"rank": o.rank, "tier": o.tier, "skipped": o.skipped, **o.lent} for o in outcomes]
     if failed:
         cause = failed[0].error or CopyMissing(f"Rank {failed[0].rank} has no copy to restore from.")
         raise OrderFailed(cause, {"ranks": ranks, "bad": [entry for outcome in outcomes for entry in outcome.bad]})
     return ranks
 
 
-def _restore_rank(memory: DirectoryTier, wanted: RankRestore, *, node: str, job: str) -> _Outcome:
+def _restore_rank(bringing: Bringing, wanted: RankRestore) -> _Outcome:
     outcome = _Outcome(wanted.shard.rank)
     for source in wanted.sources:
+        lent = _lent(source, wanted.shard)
         try:
-            _bring(memory, wanted, source, node=node, job=job)
+            _bring(bringing, wanted, source)
         except TierError as error:
             outcome.error = error
-            outcome.skipped.append({"tier": source.tier, "code": error.code, "message": error.message})
-            bad = {"rank": wanted.shard.rank, "tier": source.tier, "path": source.path, "code": error.code}
-            outcome.bad.append(bad)
+            told = {"tier": source.tier, "code": error.code, "message": error.message, **lent}
+            outcome.skipped.append(told)
+            outcome.bad.append(
+                {"rank": wanted.shard.rank, "tier": source.tier, "path": source.path, "code": error.code, **lent}
+            )
         else:
-            outcome.tier = source.tier
+            outcome.tier, outcome.lent = source.tier, lent
             return outcome
     return outcome
 
 
-def _bring(memory: DirectoryTier, wanted: RankRestore, source: Source, *, node: str, job: str) -> None:
+def _lent(source: Source, shard: Shard) -> dict[str, Any]:
+    """Return whose copy a source is, where it is not this rank's on this node or on storage."""
+    if source.peer is None and source.lender is None:
+        return {}
+    return {"from": {"node": source.node, "rank": source.lender.rank if source.lender else shard.rank}}
+
+
+def _bring(bringing: Bringing, wanted: RankRestore, source: Source) -> None:
+    if source.lender is not None or source.peer is not None:
+        _bring_from_others(bringing, wanted, source)
+    else:
+        _bring_own(bringing.memory, wanted, source, node=bringing.node, job=bringing.job)
+
+
+def _bring_from_others(bringing: Bringing, wanted: RankRestore, source: Source) -> None:
+    """Bring a shard from another node, or put it together with what another rank lends."""
+    memory, shard, lender = bringing.memory, wanted.shard, source.lender
+    if _already_there(memory, shard.flat_key, source):
+        return
+    if source.node == bringing.node and source.tier != "memory":
+        _checked_place(Shard(shard.epoch, shard.step, lender.rank if lender else shard.rank), source, bringing.job)
+    if lender is not None:
+        _with_room(memory, shard, lambda: peer_restoring.put_together(bringing, shard, source, lender))
+    else:
+        _with_room(memory, shard, lambda: peer_restoring.whole(bringing, shard, source))
+
+
+def _bring_own(memory: DirectoryTier, wanted: RankRestore, source: Source, *, node: str, job: str) -> None:
     if source.tier != "storage" and source.node not in {"", node}:
         raise CopyMissing(f"{source.path} lies on node {source.node}, not on {node}.")
     key = wanted.shard.flat_key
@@ -76,8 +114,11 @@ def _bring(memory: DirectoryTier, wanted: RankRestore, source: Source, *, node: 
         _bring_from_store(memory, wanted, source, job)
         return
     path = _checked_place(wanted.shard, source, job)
+    if path == memory.data_path(key):  # what becomes files again is not brought into memory
+        _verify_in_place(memory, key, source)
+        return
     beside = DirectoryTier(path.parent)
-    if source.tier == "ssd":
+    if source.tier in {"ssd", "partner"}:
         _check_record(beside.record(path.stem), source)
     if not _already_there(memory, key, source):
         record = _record(wanted, beside, path.stem, job)

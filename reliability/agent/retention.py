@@ -1,4 +1,6 @@
-"""Which shards of one tier may be removed? The rule is domain/snapshots.to_delete; here a node applies it to its own.
+"""Which shards of one tier may be removed? Those that the server names, by the rules that a person set.
+
+A server that names none leaves it to the nodes: by domain/snapshots.to_delete a node then judges its own.
 
 A node knows how the attempts began that it took part in, no others. Until the newest attempt has committed a shard
 of its own here nothing is removed at all: before that the older ones may be all there is.
@@ -6,6 +8,7 @@ of its own here nothing is removed at all: before that the older ones may be all
 
 from collections.abc import Iterable, Sequence
 
+from reliability.agent.floors import FRESH_S, Floors
 from reliability.domain.snapshots import Copy, EpochStart, SnapshotId, Tier, in_lineage, lineage_ceilings, to_delete
 from reliability.tiers.shards import Shard
 
@@ -14,6 +17,19 @@ def abandoned(shard: Shard, starts: Sequence[EpochStart]) -> bool:
     """Return whether a shard lies beside the line that the newest known attempt goes on."""
     line = _line([shard], starts)
     return line is not None and not in_lineage(SnapshotId(shard.epoch, shard.step), line)
+
+
+def named(safe: Floors, tier: Tier, *, epoch: int, now: float) -> list[Shard]:
+    """Return the shards that the server named to be removed from a tier, where the newest attempt known is `epoch`.
+
+    None of what it said in an older attempt or a while ago (`now` is of agent.clock.steady), and none of its own newest
+    attempt from the floor on, whatever it said.
+    """
+    if safe.may_go is None or safe.epoch < epoch or not 0 <= now - safe.said_at <= FRESH_S:
+        return []
+    floor = safe.ssd if tier is Tier.SSD else safe.storage
+    found = [Shard(*map(int, place)) for place in safe.may_go.get(tier, ())]
+    return [shard for shard in found if floor is not None and not (shard.epoch == safe.epoch and shard.step >= floor)]
 
 
 def removable(

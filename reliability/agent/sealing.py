@@ -8,11 +8,13 @@ any moment: it is looked at again after it was read, and what is no longer the s
 import logging
 import os
 import stat
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy
 
+from reliability.agent import heads
 from reliability.errors import CopyMissing, TierError
 from reliability.tiers import copying, digests, opening, records
 from reliability.tiers.directory import DATA_SUFFIX, RECORD_SUFFIX
@@ -21,7 +23,7 @@ from reliability.tiers.slotmaps import SlotMaps
 from reliability.trainer import layout
 from reliability.trainer.errors import CorruptSnapshot
 from reliability.trainer.folder import Shard
-from reliability.trainer.layout import Prelude
+from reliability.trainer.layout import Layout, Prelude
 from reliability.trainer.sums import PIECE_BYTES, Sums
 
 log = logging.getLogger("stepkeeper.agent")
@@ -86,13 +88,20 @@ def _record(handle: int, path: Path, prelude: Prelude, job: str, maps: SlotMaps)
         raise CopyMissing(f"{path} is not named as a shard.")
     chunks, sums = [], []
     with copying.tier_errors(path), maps.content(handle) as view:
-        header = _header(view, path, prelude)
+        header, laid, sizes = _header(view, path, prelude)
         if tuple(header.get(name) for name in ("epoch", "step", "rank")) != (shard.epoch, shard.step, shard.rank):
             raise RecordUnusable(f"{path} does not hold the shard it is named after.")
+        shared = digests.new_chunk() if header.get("parts") else None
         for start in range(0, len(view), digests.CHUNK_BYTES):
-            chunk, added = _read_chunk(view[start : start + digests.CHUNK_BYTES])
+            common = None if shared is None else Shared(shared, laid.shared_at - start, laid.needed - start)
+            chunk, added = _read_chunk(view[start : start + digests.CHUNK_BYTES], common)
             chunks.append(chunk)
             sums.append(added)
+        parts: dict[str, Any] = {}
+        if shared is not None:
+            group = str(header.get("group", ""))
+            parts = {"parts": heads.parts_of(laid, header["parts"], sizes, group, shared.hexdigest())}
+            heads.keep(path, view[: laid.shared_at], parts["parts"])
     return {
         "job": job,
         "epoch": shard.epoch,
@@ -104,25 +113,43 @@ def _record(handle: int, path: Path, prelude: Prelude, job: str, maps: SlotMaps)
         "stall_s": round(prelude.stall_s, 6),
         "format": layout.FORMAT,
         "generation": prelude.generation,
+        "moment": header.get("moment"),
         "taken": header.get("taken"),
         "failed": header.get("failed"),
         "chunks": chunks,
         "sums": sums,
+        **parts,
     }
 
 
-def _header(view: memoryview, path: Path, prelude: Prelude) -> dict[str, Any]:
+def _header(view: memoryview, path: Path, prelude: Prelude) -> tuple[dict[str, Any], Layout, list[int]]:
     try:
-        return layout.read_header(prelude, view[: prelude.data_at], path)[0]
+        return layout.read_header(prelude, view[: prelude.data_at], path)
     except CorruptSnapshot as error:
         raise RecordUnusable(str(error)) from error
 
 
-def _read_chunk(chunk: memoryview) -> tuple[str, str]:
+@dataclass(frozen=True)
+class Shared:
+    """The running digest of the replicated part, and from where to where it lies, seen from the start of a chunk."""
+
+    hasher: Any
+    start: int
+    end: int
+
+    def update(self, piece: memoryview, at: int) -> None:
+        """Take in what of a piece at offset `at` of the chunk belongs to it."""
+        self.hasher.update(piece[max(self.start - at, 0) : max(self.end - at, 0)])
+
+
+def _read_chunk(chunk: memoryview, shared: Shared | None = None) -> tuple[str, str]:
     """Return digest and sums of a chunk, each piece read from memory once."""
     hasher, sums = digests.new_chunk(), Sums(numpy.frombuffer(chunk, dtype=numpy.uint8).ctypes.data, len(chunk))
     for at in range(0, len(chunk), PIECE_BYTES):
-        hasher.update(chunk[at : at + PIECE_BYTES])
+        piece = chunk[at : at + PIECE_BYTES]
+        hasher.update(piece)
+        if shared is not None:
+            shared.update(piece, at)
         sums.add(at)
     return str(hasher.hexdigest()), sums.text()
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 
+from reliability.agent import sendable
 from reliability.agent.clock import ServerClock, steady
 from reliability.errors import ReliabilityError
 
@@ -73,9 +74,10 @@ class Server:
 
     def _post(self, path: str, body: Mapping[str, Any], token: str) -> Answer:
         asked_at = steady()
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         try:
             with self._lock:
-                response = self._http.post(path, json=body, headers={"Authorization": f"Bearer {token}"})
+                response = self._http.post(path, content=sendable.text_of(body).encode(), headers=headers)
         except httpx.TransportError as error:
             raise ServerAway(f"{self._http.base_url} does not answer: {error}.") from error
         content = _content(response)

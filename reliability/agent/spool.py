@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from reliability.agent import sendable
+
 URGENT = frozenset({"finding", "rank_exit", "container", "first_step", "order_result", "order_refused"})
 """What is sent at once and forced to the disk before anything else goes on."""
 
@@ -33,6 +35,7 @@ CREATE TABLE IF NOT EXISTS refused (
 CREATE TABLE IF NOT EXISTS dropped (kind TEXT PRIMARY KEY, count INTEGER NOT NULL);
 """
 _REFUSED_KEPT = 1000
+_NO_TEXT = (TypeError, ValueError, RecursionError)
 
 log = logging.getLogger("stepkeeper.agent")
 
@@ -81,8 +84,14 @@ class Spool:
         self._seq = int(last.fetchone()[0])
 
     def add(self, kind: str, body: Mapping[str, Any], *, at: float, job: str = "", epoch: int = 0) -> int:
-        """Keep a report and return its sequence number; an urgent one is forced to the disk first."""
-        text = json.dumps(body, separators=(",", ":"))
+        """Keep a report and return its sequence number; an urgent one is forced to the disk first.
+
+        One that cannot be made text is dropped, and counted as such: nothing else waits for it.
+        """
+        try:
+            text = sendable.text_of(body)
+        except _NO_TEXT as error:
+            return self._drop(kind, why=error)
         weight = "memory_copy" if kind == "snapshot_copy" and body.get("tier") == "memory" else kind
         with self._lock:
             self._seq += 1
@@ -97,16 +106,35 @@ class Spool:
             return self._seq
 
     def next(self, limit: int) -> list[Report]:
-        """Return the oldest reports, all of one incarnation, in order."""
+        """Return the oldest reports, all of one incarnation, in order. One that cannot be read is taken out."""
+        while rows := self._oldest(limit):
+            same = [row for row in rows if row[1] == rows[0][1]]
+            if found := [report for row in same if (report := self._read(row)) is not None]:
+                return found
+        return []
+
+    def _oldest(self, limit: int) -> list[Sequence[Any]]:
+        columns = "id, incarnation, seq, kind, at, job, epoch, body"
         with self._lock:
-            rows = self._db.execute(
-                "SELECT id, incarnation, seq, kind, at, job, epoch, body FROM reports ORDER BY id LIMIT ?", (limit,)
-            ).fetchall()
-        same = [row for row in rows if row[1] == rows[0][1]]
-        return [
-            Report(id=r[0], incarnation=r[1], seq=r[2], kind=r[3], at=r[4], job=r[5], epoch=r[6], body=json.loads(r[7]))
-            for r in same
-        ]
+            return self._db.execute(f"SELECT {columns} FROM reports ORDER BY id LIMIT ?", (limit,)).fetchall()  # noqa: S608
+
+    def _read(self, row: Sequence[Any]) -> Report | None:
+        """Return a report as it can be sent: an earlier life, or an older agent, may have kept it otherwise."""
+        key, incarnation, seq, kind, at, job, epoch, text = row
+        try:
+            body = sendable.value_of(text)
+        except _NO_TEXT as error:
+            with self._lock:
+                self._remove([key])
+            self._drop(kind, why=error)
+            return None
+        return Report(id=key, incarnation=incarnation, seq=seq, kind=kind, at=at, job=job, epoch=epoch, body=body)
+
+    def _drop(self, kind: str, *, why: Exception) -> int:
+        log.error("report that cannot be sent dropped: kind=%s why=%s", kind, why)
+        with self._lock:
+            self._count_dropped(kind, 1)
+            return self._seq
 
     def done(self, reports: Sequence[Report]) -> None:
         """Forget reports that the server has."""
@@ -179,13 +207,13 @@ class Spool:
                     break
                 self._remove([row[0] for row in rows])
                 self._count_dropped(weight or "other", len(rows))
+                log.error("spool full, reports dropped: kind=%s count=%s", weight or "other", len(rows))
 
     def _count_dropped(self, kind: str, count: int) -> None:
         self._db.execute(
             "INSERT INTO dropped VALUES (?, ?) ON CONFLICT (kind) DO UPDATE SET count = count + excluded.count",
             (kind, count),
         )
-        log.error("spool full, reports dropped: kind=%s count=%s", kind, count)
 
     def _remove(self, ids: Sequence[int]) -> None:
         self._db.execute("BEGIN")

@@ -15,12 +15,14 @@ from typing import Any
 
 from reliability.agent import sealing
 from reliability.agent.floors import Floors
+from reliability.agent.holding import Hold
 from reliability.agent.jobrecord import JobRecord
 from reliability.agent.lane import Lane, say, with_drain
 from reliability.agent.mover import Mover, run
+from reliability.agent.program_watch import ProgramWatch
 from reliability.agent.sealer import Sealer
 from reliability.domain.snapshots import Tier
-from reliability.errors import CopyMissing, TierConflict, TierError
+from reliability.errors import CopyMissing, ReliabilityError, TierConflict, TierError
 from reliability.tiers import direct, shards
 from reliability.tiers.directory import DirectoryTier
 from reliability.tiers.records import RecordUnusable
@@ -35,23 +37,106 @@ class SsdLane(Lane):
     tier = Tier.SSD
     keep = KEEP_ON_SSD
 
-    def __init__(self, record: JobRecord, source: DirectoryTier, target: DirectoryTier, sealer: Sealer) -> None:
+    def __init__(
+        self,
+        record: JobRecord,
+        source: DirectoryTier,
+        target: DirectoryTier,
+        sealer: Sealer,
+        programs: ProgramWatch | None = None,
+        hold: Hold | None = None,
+    ) -> None:
         super().__init__(record, source, target)
+        self._programs = programs
+        self._hold = hold
         self._ssd = target
         self._sealer = sealer
         self._generations: dict[tuple[int, int], int] = {}
 
+    def run(self, now: float) -> bool:
+        """Copy as every lane does; a program's last step may be waited for when all else is settled.
+
+        What was brought here to begin from is not copied before it has begun: whose job it is comes with the start.
+        """
+        if not (self.record.job_key or self.record.started_epoch):
+            return False
+        if not self.settled and not self._may_work(now):
+            return False
+        self._tell_asked()
+        copied = super().run(now)
+        if self._programs is not None and not self._programs.is_done(self.record):
+            self.settled = False
+        if self.settled:
+            self.let_go()
+        return copied
+
+    def let_go(self) -> None:
+        """Another agent of this machine may work for a job of this name once this one has nothing to do."""
+        super().let_go()
+        if self._hold is not None:
+            self._hold.release()
+
+    def _may_work(self, now: float) -> bool:
+        """Take the right to work here unless another agent of this machine has it; nobody waits for it."""
+        if self._hold is None or self._hold.held:
+            return True
+        try:
+            if not self._hold.take_at_once():
+                return False
+        except ReliabilityError as error:
+            self.at = None
+            self._trouble(error, now)
+            return False
+        if self._is_ours():
+            return True
+        self._taken_up = False
+        if self.record.released:
+            self.let_go()  # nothing there is of this job any more, and nothing more comes
+        return not self.settled
+
+    def _is_ours(self) -> bool:
+        """Return whether what lies on the SSD is still of this job: it was out of sight for a while."""
+        if self._taken_up and self.record.job_key:
+            try:
+                self._ssd.claim(self.record.job_key, ranks=self.record.world_size)
+            except TierConflict:
+                return False
+        return True
+
+    def _tell_asked(self) -> None:
+        """Tell when another agent of this machine was to work for a job of this name here."""
+        asked = self._hold.asked() if self._hold is not None else None
+        if asked is not None:
+            nowhere = {"snapshot_epoch": None, "step": None, "rank": None}
+            say("snapshot_problem", self.record.job, {**nowhere, "tier": self.tier, **asked.detail})
+
+    def _copy_newest(self) -> bool:
+        sealed = self._sealed_by_programs()
+        for shard in sealed:
+            self._tell_copy(shard)
+        return super()._copy_newest() or bool(sealed)
+
+    def _sealed_by_programs(self) -> list[Shard]:
+        if self._programs is None:
+            return []
+        try:
+            return self._programs.look(self.record)
+        except TierError:
+            self.at = self._programs.at
+            raise
+
     def _take_up(self) -> None:
-        """Before anything on the SSD is believed: what another job of this name left there is set aside."""
+        """Before anything on the SSD is believed: what another job of this name left there is set aside.
+
+        Left: while another agent of this machine works for such a job there, this is not reached.
+        """
         if self.record.job_key:
             try:
                 self._ssd.claim(self.record.job_key, ranks=self.record.world_size)
             except TierConflict as error:
                 aside = self._ssd.set_aside()
                 self._ssd.claim(self.record.job_key, ranks=self.record.world_size)
-                told = TierConflict(
-                    f"{error.message} It was moved to {aside}.", hint="Remove it when it is not needed."
-                )
+                told = type(error)(f"{error.message} It was moved to {aside}.", hint="Remove it when it is not needed.")
                 say("snapshot_problem", self.record.job, {"tier": self.tier, **told.detail})
         super()._take_up()
 
@@ -132,6 +217,7 @@ class SsdMover(Mover):
 
     def __init__(self, options: argparse.Namespace) -> None:
         super().__init__(options)
+        self._holds: dict[str, Hold] = {}
         self._woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.sealer = Sealer(options.memory_dir, wake)
 
@@ -144,7 +230,10 @@ class SsdMover(Mover):
         """Return the lane of a job."""
         memory = DirectoryTier(self.options.memory_dir / record.job / "mem")
         ssd = DirectoryTier(self.options.ssd_dir / record.job, owner=self.options.node, private=True)
-        return SsdLane(record, memory, ssd, self.sealer)
+        folders = {"ssd_dir": self.options.ssd_dir, "memory_dir": self.options.memory_dir}
+        programs = ProgramWatch(**folders, ssd=ssd, job=record.job)
+        hold = self._holds.setdefault(record.job, Hold(self.options.ssd_dir, record.job, f"node {self.options.node}"))
+        return SsdLane(record, memory, ssd, self.sealer, programs, hold)
 
 
 if __name__ == "__main__":

@@ -58,6 +58,15 @@ def lease_rule(folder: JobFolder) -> str | None:
     return rule if isinstance(rule, str) else None
 
 
+def begin_lease(folder: JobFolder, lease: tuple[float, float] | None, *, rule: str) -> None:
+    """Have new ranks begin with the lease that holds: (until, lease_s). An old one must not end them, so that none is
+    there at all until the next renewal when there is none."""
+    if lease is None:
+        forget_lease(folder)
+    else:
+        write_lease(folder, until=lease[0], lease_s=lease[1], rule=rule)
+
+
 def forget_lease(folder: JobFolder) -> None:
     """Remove a lease that nobody renews."""
     _lease_path(folder).unlink(missing_ok=True)

@@ -11,13 +11,13 @@ from typing import Any
 
 from reliability.agent.floors import Floors
 from reliability.agent.jobrecord import JobRecord
-from reliability.agent.lane import REPEAT_PROBLEM_S, Lane, say
+from reliability.agent.lane import REPEAT_PROBLEM_S, Lane, say, where_is
 from reliability.agent.mover import Mover, run
 from reliability.agent.passed_over import PassedOver
 from reliability.domain.snapshots import Tier
-from reliability.errors import InvalidInput
+from reliability.errors import DigestMismatch, InvalidInput
 from reliability.ports import TierStore
-from reliability.tiers import choosing
+from reliability.tiers import choosing, shards
 from reliability.tiers.directory import DirectoryTier
 from reliability.tiers.shards import Shard
 
@@ -32,7 +32,7 @@ class StorageLane(Lane):
 
     def __init__(self, record: JobRecord, source: DirectoryTier, target: TierStore) -> None:
         super().__init__(record, source, target)
-        self._passed_over = PassedOver(source)
+        self._passed_over = PassedOver(source, self.keep)
         self._told_behind_at = -REPEAT_PROBLEM_S
         self._cut_off: set[Shard] = set()
         self._noted: set[int] = set()
@@ -54,14 +54,22 @@ class StorageLane(Lane):
         if self.record.job_key:
             self.target.claim(self.record.job_key, ranks=self.record.world_size)
         super()._take_up()
+        for shard in self._told:
+            self._passed_over.known(shard)
 
     def run(self, now: float) -> bool:
         """Copy as every lane does; tell what a slow store made it pass over."""
         copied = super().run(now)
         if not self.settled and now - self._told_behind_at >= REPEAT_PROBLEM_S and (count := self._passed_over.take()):
             self._told_behind_at = now
-            say("finding", self.record.job, _behind(count, self._passed_over.last_s))
+            self._tell_behind(count)
         return copied
+
+    def _tell_behind(self, count: int) -> None:
+        """Not when a copy takes less than the time between two saves: then something else kept the others away."""
+        period_s, last_s = self._passed_over.period_s(), self._passed_over.last_s
+        if period_s is None or last_s >= period_s:
+            say("finding", self.record.job, _behind(count, last_s))
 
     def bring(self, shard: Shard, record: dict[str, Any]) -> None:
         """Copy one shard to storage; beside it stands how many were passed over for it."""
@@ -97,6 +105,21 @@ class StorageLane(Lane):
         own = set(self.record.ranks)
         return {(shard.epoch, shard.step) for shard in self._shards(self.target) if shard.rank not in own}
 
+    def _copy_newest(self) -> bool:
+        self._throw_away()
+        return super()._copy_newest()
+
+    def _throw_away(self) -> None:
+        """What turned out not to be whole after it was sealed goes from storage too."""
+        for key in self.source.thrown_away():
+            shard = shards.parse(key)
+            if shard is not None:
+                self.target.delete(self.stored_as(shard))
+                if shard in self._told:
+                    error = DigestMismatch(f"{key} was thrown away: it was not whole when it was sealed.")
+                    say("snapshot_problem", self.record.job, {**where_is(shard), "tier": self.tier, **error.detail})
+            self.source.forget_thrown_away(key)
+
     def _copy(self, shard: Shard) -> bool:
         self._sweep_given_up()
         self._note_starts()
@@ -104,6 +127,8 @@ class StorageLane(Lane):
         self._cut_off.add(shard)
         with self._passed_over.watching():
             copied = super()._copy(shard)
+        if copied and shard.flat_key in self.source.thrown_away():
+            return False  # it is removed before it was told
         if copied:
             self._cut_off.discard(shard)
             self._passed_over.stored(shard, time.monotonic() - began)

@@ -4,15 +4,18 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django import forms
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django_filters import rest_framework as filters
 from django_filters.fields import IsoDateTimeField
 
 from reliability.domain.failover import Kind, State
 from reliability.domain.faults import Action, FaultClass
 from reliability.domain.health import NodeHealth, NodeRole
-from reliability.models import Failover, Incident, Job, Node, Plan, Snapshot
+from reliability.domain.ledger import Standing
+from reliability.domain.snapshots import CopyState, Tier
+from reliability.models import Failover, Incident, Job, Node, Plan, Snapshot, SnapshotCopy
 from reliability.models.nodes import choices
+from reliability.selectors import ledger_rows
 
 
 class InstantField(IsoDateTimeField):
@@ -81,14 +84,17 @@ class JobFilters(filters.FilterSet):
 
 
 class SnapshotFilters(filters.FilterSet):
-    """Snapshots by job, epoch and trust."""
+    """Snapshots by job, epoch, trust, and how they stand on a tier: `tier` and `state` together are about one tier."""
 
     job = filters.CharFilter(field_name="job__name")
     epoch = filters.NumberFilter(min_value=0, max_value=2**31 - 1, decimal_places=0)
+    step = filters.NumberFilter(min_value=0, max_value=2**62, decimal_places=0)
     distrusted = filters.TypedChoiceFilter(
         choices=(("true", "true"), ("false", "false")), coerce=lambda text: text == "true", label="true or false"
     )
-    node = filters.CharFilter(field_name="copies__node__name", distinct=True, label="a node that holds a copy")
+    node = filters.CharFilter(method="by_node", label="a node that holds a copy")
+    tier = filters.MultipleChoiceFilter(choices=choices(Tier), method="by_tier", label="tier")
+    state = filters.MultipleChoiceFilter(choices=choices(Standing), method="by_state", label="how it stands there")
     since = since("created_at")
     until = until("created_at")
     ordering = ordering("step", "epoch", "created_at", "job__name")
@@ -96,6 +102,64 @@ class SnapshotFilters(filters.FilterSet):
     class Meta:
         model = Snapshot
         fields = ()
+
+    def by_node(self, rows: QuerySet[Snapshot], _name: str, value: str) -> QuerySet[Snapshot]:
+        """Keep those of which the node holds a copy, or held one."""
+        node = Node.objects.filter(name=value).first()
+        return (
+            rows.filter(Exists(SnapshotCopy.objects.filter(snapshot=OuterRef("pk"), node=node)))
+            if node
+            else rows.none()
+        )
+
+    def by_tier(self, rows: QuerySet[Snapshot], _name: str, value: list[str]) -> QuerySet[Snapshot]:
+        """Keep those that can be read there, unless a state says more."""
+        if not value or self.form.cleaned_data.get("state"):
+            return rows
+        return ledger_rows.standing_so(rows, states=[], tiers=value)
+
+    def by_state(self, rows: QuerySet[Snapshot], _name: str, value: list[str]) -> QuerySet[Snapshot]:
+        """Keep those that stand so on one of the tiers that are asked for."""
+        if not value:
+            return rows
+        given = self.form.cleaned_data
+        jobs = Job.objects.filter(name=given["job"]).values_list("pk", flat=True) if given.get("job") else None
+        tiers = given.get("tier") or []
+        return ledger_rows.standing_so(rows, states=value, tiers=tiers, jobs=None if jobs is None else list(jobs))
+
+
+COPY_STATES = ("committed", "verified", "trial_restored", "corrupt", "lost", "removed")
+
+
+class CopyFilters(filters.FilterSet):
+    """Copies of one snapshot by tier, state, rank and node."""
+
+    tier = filters.MultipleChoiceFilter(choices=choices(Tier))
+    state = filters.MultipleChoiceFilter(
+        choices=[(state, state) for state in COPY_STATES], method="by_state", label="state"
+    )
+    rank = filters.NumberFilter(min_value=0, max_value=2**31 - 1, decimal_places=0)
+    node = filters.CharFilter(field_name="node__name")
+
+    class Meta:
+        model = SnapshotCopy
+        fields = ()
+
+    def by_state(self, rows: QuerySet[SnapshotCopy], _name: str, value: list[str]) -> QuerySet[SnapshotCopy]:
+        """Return the copies that stand so."""
+        there = Q(state=CopyState.COMMITTED)
+        known = {
+            "committed": there & Q(verified_at=None, trial_restored_at=None),
+            "verified": there & Q(verified_at__isnull=False, trial_restored_at=None),
+            "trial_restored": there & Q(trial_restored_at__isnull=False),
+            "corrupt": Q(state=CopyState.CORRUPT),
+            "lost": Q(state=CopyState.LOST),
+            "removed": Q(state=CopyState.DELETED),
+        }
+        wanted = Q(pk__in=[])
+        for state in value:
+            wanted |= known[state]
+        return rows.filter(wanted) if value else rows
 
 
 class IncidentFilters(filters.FilterSet):

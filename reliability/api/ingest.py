@@ -20,7 +20,7 @@ from reliability import conf
 from reliability.domain.reports import Batch, parse_batch, parse_registration
 from reliability.errors import InvalidInput, ReliabilityError, StaleEpoch
 from reliability.models import Job, Node
-from reliability.services import access, beats, clock, nodes, orders, reports, snapshots
+from reliability.services import access, beats, clock, nodes, orders, reports, retention, snapshots
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -135,6 +135,8 @@ def _answer(node: Node, batch: Batch, results: list[dict[str, Any]], now: Any) -
     named = {item.job for item in batch.items if item.job}
     if batch.heartbeat is not None:
         named |= {job.job for job in batch.heartbeat.jobs}
+    going = retention.may_go(node)
+    named |= going.keys()
     jobs = list(Job.objects.filter(name__in=named)) if named else []
     return {
         "server_time": now.timestamp(),
@@ -144,6 +146,7 @@ def _answer(node: Node, batch: Batch, results: list[dict[str, Any]], now: Any) -
         "epochs": {job.name: job.epoch for job in jobs},
         "storage_floor": {job.name: job.storage_step for job in jobs if job.storage_step is not None},
         "ssd_floor": snapshots.local_floors(jobs),
+        "may_go": {job.name: {"ssd": [], "storage": [], **going.get(job.name, {})} for job in jobs},
     }
 
 

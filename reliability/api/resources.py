@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from django.db.models import Max, Prefetch, QuerySet
+from django.db.models import Prefetch, QuerySet
 from django.http.response import HttpResponseBase
 from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework.permissions import DjangoModelPermissions
@@ -16,8 +16,8 @@ from reliability.api import export, filters, serializers
 from reliability.api.export import Column, columns
 from reliability.api.parameters import FormatNegotiation, StrictFilterBackend
 from reliability.domain.failover import OPEN
-from reliability.domain.snapshots import CopyState, Tier
-from reliability.models import Failover, Hold, Incident, Job, Node, Snapshot, SnapshotCopy
+from reliability.domain.snapshots import Tier
+from reliability.models import Failover, Hold, Incident, Job, Node
 from reliability.selectors import core
 
 NUMBER = "[0-9]{1,18}"
@@ -106,33 +106,6 @@ class Jobs(Resource):
         "name", "state", "state_reason", "nodes", "ranks_per_node", "world_size", "epoch", "step", "runtime", "image",
         "approval", "every_steps", "created_by", "created_at", "started_at", "ended_at",
     )  # fmt: skip
-
-
-@extend_schema_view(list=extend_schema(summary="Snapshots"), retrieve=extend_schema(summary="A snapshot"))
-class Snapshots(Resource):
-    """The ledger of snapshots: which step has which shards on which tier."""
-
-    queryset = Snapshot.objects.select_related("job")
-    serializer_class = serializers.SnapshotSerializer
-    filterset_class = filters.SnapshotFilters
-    lookup_value_regex = NUMBER
-    csv_columns = columns(
-        "id", "job", "epoch", "step", "created_at", "distrusted", "distrust_reason",
-        *(f"{tier}_{name}=tiers.{tier}.{name}" for tier in Tier for name in ("shards", "complete", "size_bytes")),
-    )  # fmt: skip
-
-    def detailed(self, rows: Rows) -> Rows:
-        """Return the snapshots with shards and bytes of each tier, counted by the database."""
-        usable = SnapshotCopy.objects.filter(snapshot__in=rows, state=CopyState.COMMITTED).order_by()
-        # One shard a rank: a copy that a restore brought to a second node is the same shard.
-        shards = usable.values_list("snapshot", "tier", "rank").annotate(Max("size_bytes"))
-        counted: dict[int, dict[str, tuple[int, int]]] = {row.pk: {} for row in rows}
-        for snapshot, tier, _, size in shards:
-            before, total = counted[snapshot].get(tier, (0, 0))
-            counted[snapshot][tier] = (before + 1, total + size)
-        for row in rows:
-            setattr(row, serializers.COUNTED, counted[row.pk])
-        return rows
 
 
 @extend_schema_view(list=extend_schema(summary="Incidents"), retrieve=extend_schema(summary="An incident"))

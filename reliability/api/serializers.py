@@ -1,4 +1,4 @@
-"""The JSON form of nodes, jobs, snapshots, incidents and failovers. Reads only; secrets are never among it."""
+"""The JSON form of nodes, jobs, incidents and failovers. Reads only; secrets are never among it."""
 
 from typing import Any
 
@@ -8,8 +8,7 @@ from rest_framework import serializers
 from reliability.domain.failover import State
 from reliability.domain.faults import Action
 from reliability.domain.goodput import lost_steps, totals
-from reliability.domain.snapshots import Tier
-from reliability.models import Failover, FailoverEvent, Finding, Hold, Incident, Job, Node, Rank, Slot, Snapshot
+from reliability.models import Failover, FailoverEvent, Finding, Hold, Incident, Job, Node, Rank, Slot
 from reliability.models.nodes import choices
 from reliability.selectors import core
 from reliability.selectors.stages import by_state
@@ -42,8 +41,9 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
     class Meta:
         model = Node
         fields = (
-            "name", "role", "tier", "preemptible", "health", "health_reason", "jobs", "holds", "runtime", "address",
-            "agent_version", "host_facts", "hardware_ids", "spooled", "disks", "registered_at", "last_seen_at",
+            "name", "role", "tier", "preemptible", "failure_domain", "health", "health_reason", "jobs", "holds",
+            "runtime", "address", "agent_version", "host_facts", "hardware_ids", "spooled", "disks", "registered_at",
+            "last_seen_at",
         )  # fmt: skip
 
     def get_jobs(self, node: Node) -> list[str]:
@@ -82,8 +82,9 @@ class JobSerializer(serializers.ModelSerializer[Job]):
         model = Job
         fields = (
             "name", "state", "state_reason", "nodes", "ranks_per_node", "world_size", "epoch", "step", "runtime",
-            "image", "approval", "unknown_action", "lease_rule", "restart_budget", "every_steps", "created_by",
-            "created_at", "started_at", "ended_at", "slots", "ranks",
+            "image", "approval", "unknown_action", "lease_rule", "restart_budget", "every_steps", "snapshot_folder",
+            "warn_full_within_s", "warn_free_share", "created_by", "created_at", "started_at", "ended_at", "slots",
+            "ranks",
         )  # fmt: skip
 
     def get_step(self, job: Job) -> int | None:
@@ -91,40 +92,6 @@ class JobSerializer(serializers.ModelSerializer[Job]):
         steps = [rank.step for rank in job.ranks.all()]
         known = [step for step in steps if step is not None]
         return min(known) if known and len(known) == len(steps) else None
-
-
-COUNTED = "counted"
-"""Attribute of a snapshot row: tier -> (shards, bytes)."""
-
-
-class TierSerializer(serializers.Serializer[Any]):
-    """A snapshot on one tier: shards that are there, whether all ranks are, and their bytes."""
-
-    shards = serializers.IntegerField()
-    complete = serializers.BooleanField()
-    size_bytes = serializers.IntegerField()
-
-
-class SnapshotSerializer(serializers.ModelSerializer[Snapshot]):
-    """A snapshot and where its shards lie."""
-
-    job = NameField()
-    tiers = serializers.SerializerMethodField()
-
-    class Meta:
-        model = Snapshot
-        fields = ("id", "job", "epoch", "step", "created_at", "distrusted", "distrust_reason", "tiers")
-
-    @extend_schema_field(serializers.DictField(child=TierSerializer()))
-    def get_tiers(self, snapshot: Snapshot) -> dict[str, dict[str, Any]]:
-        """Return what each tier holds; the resource has counted it for all rows at once."""
-        counted: dict[str, tuple[int, int]] = getattr(snapshot, COUNTED)
-        ranks = snapshot.job.world_size
-        found = {tier.value: counted.get(tier.value, (0, 0)) for tier in Tier}
-        return {
-            tier: {"shards": shards, "complete": shards == ranks, "size_bytes": size}
-            for tier, (shards, size) in found.items()
-        }
 
 
 class FindingSerializer(serializers.ModelSerializer[Finding]):

@@ -5,18 +5,19 @@ The addresses without a version only read; they are not in the schema, and what 
 
 from typing import Any
 
-from django.urls import URLPattern, URLResolver, include, path
+from django.urls import URLPattern, URLResolver, include, path, re_path
 from rest_framework.renderers import JSONRenderer
-from rest_framework.routers import APIRootView, DefaultRouter
+from rest_framework.routers import APIRootView, DefaultRouter, Route
 
-from reliability.api import plans, resources
+from reliability.api import distrust, fault_codes, plans, resources, retention, snapshots
+from reliability.api.resources import NUMBER
 from reliability.api.schema import SchemaView, documentation, unversioned_documentation
 from reliability.api.tokens import TokenView
 
 RESOURCES: dict[str, Any] = {
     "nodes": resources.Nodes,
     "jobs": resources.Jobs,
-    "snapshots": resources.Snapshots,
+    "snapshots": snapshots.Snapshots,
     "incidents": resources.Incidents,
     "failovers": resources.Failovers,
 }
@@ -38,7 +39,11 @@ class Router(DefaultRouter):
 class UnversionedRouter(Router):
     """The same routes, kept out of the schema."""
 
-    routes = [route._replace(initkwargs={**route.initkwargs, "schema": None}) for route in Router.routes]
+    routes = [
+        route._replace(initkwargs={**route.initkwargs, "schema": None})
+        for route in Router.routes
+        if isinstance(route, Route)
+    ]
 
     def get_api_root_view(self, api_urls: Any = None) -> Any:
         """Return the list of resources."""
@@ -55,6 +60,14 @@ def versioned() -> list[URLPattern | URLResolver]:
         path("token/", TokenView.as_view(), name="api-token"),
         path("schema/", SchemaView.as_view(), name="api-schema"),
         path("docs/", documentation, name="api-docs"),
+        path("fault-codes/", fault_codes.FaultCodes.as_view(), name="api-fault-codes"),
+        path("fault-codes/judge/", fault_codes.FaultCodeTrial.as_view(), name="api-fault-code-trial"),
+        path("fault-codes/<slug:code>/", fault_codes.FaultCodeOne.as_view(), name="api-fault-code"),
+        path("jobs/<slug:name>/risk/", snapshots.WorkAtRisk.as_view(), name="job-risk"),
+        path("jobs/<slug:name>/retention/", retention.Retention.as_view(), name="api-job-retention"),
+        path("jobs/<slug:name>/trials/", retention.Trials.as_view(), name="api-job-trials"),
+        path("jobs/<slug:name>/trials/schedule/", retention.Schedule.as_view(), name="api-job-trial-schedule"),
+        re_path(f"^snapshots/(?P<pk>{NUMBER})/distrust/$", distrust.Distrust.as_view(), name="api-snapshot-distrust"),
         path("plans/preview/", plans.Preview.as_view(), name="plan-preview"),
         path("", include(router.urls)),
     ]

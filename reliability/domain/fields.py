@@ -76,11 +76,11 @@ def number(*, least: float = -1e15, most: float = 1e15) -> Reader:
 
     def read(value: object, path: str) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise InvalidInput(path, "is not a number", hint=f"Give a number from {least:g} to {most:g}.")
+            raise InvalidInput(path, "is not a number", hint=f"Give a number from {least:.12g} to {most:.12g}.")
         if isinstance(value, float) and not math.isfinite(value):
             raise InvalidInput(path, "is not finite", hint="Leave it out or give null where there is no value.")
         if not least <= value <= most:
-            raise InvalidInput(path, "is out of range", hint=f"Give a number from {least:g} to {most:g}.")
+            raise InvalidInput(path, "is out of range", hint=f"Give a number from {least:.12g} to {most:.12g}.")
         return float(value)
 
     return read

@@ -24,9 +24,12 @@ class OrderKind(StrEnum):
     RESTORE = "restore"
     START = "start"
     RELEASE = "release"
+    PEER_SERVE = "peer_serve"
+    PARTNER_KEEP = "partner_keep"
     PROBE_SERVE = "probe_serve"
     PROBE_MEASURE = "probe_measure"
     PROBE_SDC = "probe_sdc"
+    TRIAL_RESTORE = "trial_restore"
     SET_PERIOD = "set_period"
     DRILL = "drill"
 

@@ -16,6 +16,8 @@ from reliability.errors import InvalidInput
 
 MAX_ITEMS = 10_000
 RUNTIMES = ("docker", "process")
+MOST_HEAD = 90_000
+"""Characters of a head in base64: 64 KiB compressed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +31,7 @@ class Registration:
     role_hint: str
     tier: int
     preemptible: bool
+    failure_domain: str
     hardware_ids: Mapping[str, Any]
     host: Mapping[str, Any]
     version: str
@@ -109,6 +112,16 @@ def _optional(reader: Reader, default: Any = None) -> tuple[Reader, bool]:
 
 
 _ERROR = f.record({"code": _optional(f.text(most=64), ""), "message": (_message, False), "hint": (_message, False)})
+_PARTS = f.record(
+    {
+        "shared_at": _required(f.integer()),
+        "shared_bytes": _required(f.integer()),
+        "shared_digest": _required(f.text(most=64, least=1)),
+        "sharded_bytes": _optional(f.integer(), 0),
+        "local_bytes": _optional(f.integer(), 0),
+        "group": _optional(f.text(most=120), ""),
+    }
+)
 _SNAPSHOT = {"snapshot_epoch": _required(_epoch), "step": _required(f.integer()), "rank": _required(_rank)}
 
 BODIES: Mapping[str, Reader] = {
@@ -171,8 +184,12 @@ BODIES: Mapping[str, Reader] = {
             "stall_s": (_seconds, False),
             "drain_s": (_seconds, False),
             "superseded": _optional(f.integer(), 0),
+            "restored": _optional(f.boolean, False),
+            "parts": _optional(_PARTS),
+            "head": _optional(f.text(most=MOST_HEAD)),
         }
     ),
+    "snapshot_removed": f.record({**_SNAPSHOT, "tier": _required(_tier)}),
     "snapshot_problem": f.record(
         {
             "snapshot_epoch": _optional(_epoch),
@@ -182,12 +199,13 @@ BODIES: Mapping[str, Reader] = {
             "code": _required(_code),
             "message": (_message, False),
             "hint": (_message, False),
+            "never_whole": _optional(f.boolean, False),
         }
     ),
 }
 """Readers of report bodies by kind. A kind that is not here is malformed."""
 
-NEEDS_JOB = frozenset({"rank_exit", "first_step", "snapshot_copy"})
+NEEDS_JOB = frozenset({"rank_exit", "first_step", "snapshot_copy", "snapshot_removed"})
 
 _RANK_BEAT = f.record(
     {
@@ -289,6 +307,7 @@ _REGISTRATION = f.record(
         "role_hint": _optional(f.one_of(*NodeRole), NodeRole.STANDBY.value),
         "tier": _optional(f.integer(least=1, most=1000), 1),
         "preemptible": _optional(f.boolean, False),
+        "failure_domain": _optional(f.text(most=80), ""),
         "hardware_ids": _optional(f.document, {}),
         "host": _optional(f.document, {}),
         "version": _optional(f.text(most=32), ""),

@@ -15,6 +15,7 @@ class Tier(StrEnum):
     """Where a copy lies, fastest first (M5)."""
 
     MEMORY = "memory"
+    PARTNER = "partner"
     SSD = "ssd"
     STORAGE = "storage"
 

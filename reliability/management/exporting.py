@@ -9,10 +9,12 @@ import importlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from reliability.errors import InvalidInput
+from reliability.management import program_files
 from reliability.trainer import reading
 from reliability.trainer.errors import CorruptSnapshot, StateMismatch
 
@@ -29,14 +31,21 @@ _TORCH = {
 }  # fmt: skip
 
 
-def writer(path: Path) -> Callable[[Any, Path], None]:
-    """Return what writes a state to such a file, by its ending. Raises InvalidInput for another, or without torch."""
+@contextmanager
+def writer(path: Path) -> Iterator[Callable[[Any, Path], None]]:
+    """Yield what writes a state to such a file, by its ending; without one, what writes a program's own files to a
+    folder. Raises InvalidInput for another, or without torch.
+    """
     if path.suffix == ".safetensors":
-        return safetensors_file
-    if path.suffix in {".pt", ".pth"}:
+        yield safetensors_file
+    elif path.suffix in {".pt", ".pth"}:
         _library("torch")
-        return torch_file
-    raise InvalidInput("--to", f"{path.name} tells no format", hint="End it with .safetensors, .pt or .pth.")
+        yield torch_file
+    elif not path.suffix:
+        with program_files.opened(path) as write:
+            yield write
+    else:
+        raise InvalidInput("--to", f"{path.name} tells no format", hint="End it with .safetensors, .pt or .pth.")
 
 
 def load(record: Path, rank: int) -> Any:

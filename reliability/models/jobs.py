@@ -2,6 +2,7 @@
 
 from django.db import models
 
+from reliability.domain import program_folders
 from reliability.domain.faults import Action
 from reliability.domain.policy import Approval, LeaseRule
 from reliability.models.nodes import Node, choices
@@ -41,6 +42,12 @@ class Job(models.Model):
     mounts = models.JSONField(
         default=list, blank=True, help_text="[{source, target, read_only}]: folders of the node that the container sees"
     )
+    snapshot_folder = models.JSONField(
+        null=True,
+        blank=True,
+        default=None,
+        help_text="{of, sealed_by, quiet_s, marker, pattern, aside_bytes}: how its files are read; null: none",
+    )
     resources = models.JSONField(default=dict, blank=True, help_text="memory_bytes, cpus, shm_bytes; 0 means no limit")
     storage_dir = models.CharField(max_length=255)
     master_port = models.PositiveIntegerField(default=29500)
@@ -49,6 +56,12 @@ class Job(models.Model):
     unknown_action = models.CharField(max_length=20, choices=choices(Action), default=Action.RESTART_IN_PLACE)
     lease_rule = models.CharField(max_length=20, choices=choices(LeaseRule), default=LeaseRule.STOP_WHEN_STUCK)
     restart_budget = models.PositiveIntegerField(default=5)
+    partner_copies = models.BooleanField(
+        default=False, help_text="Each node keeps its neighbour's newest shards in memory too."
+    )
+    partner_bytes_per_s = models.FloatField(
+        default=0.0, help_text="how fast partner copies may be taken, bytes per second for each node; 0 means no limit"
+    )
     every_steps = models.PositiveIntegerField(default=20, help_text="Snapshot period in steps, as ordered last.")
     period_plan = models.JSONField(default=list, blank=True, help_text="[{from_step, every_steps}], oldest first")
     period_version = models.PositiveIntegerField(
@@ -56,6 +69,12 @@ class Job(models.Model):
     )
     storage_step = models.PositiveBigIntegerField(
         null=True, blank=True, help_text="newest step of the current line that is complete on storage"
+    )
+    warn_full_within_s = models.FloatField(
+        null=True, blank=True, help_text="Warn when a tier would be full so soon; empty: the setting of all jobs."
+    )
+    warn_free_share = models.FloatField(
+        null=True, blank=True, help_text="Warn when less than this share of a tier is free; empty: the setting."
     )
     created_at = models.DateTimeField()
     start_asked_at = models.DateTimeField(null=True, blank=True, help_text="when a person asked for its start")
@@ -72,6 +91,12 @@ class Job(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def folder_rule(self) -> str:
+        """When what the program writes itself counts, in words; empty when it writes no snapshots."""
+        rule = program_folders.rule_of(self.snapshot_folder)
+        return rule.sentence() if rule else ""
 
     @property
     def world_size(self) -> int:

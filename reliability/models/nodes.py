@@ -26,6 +26,9 @@ class Node(models.Model):
     )
     tier = models.PositiveSmallIntegerField(default=1, help_text="Priority as a standby; 1 is used first.")
     preemptible = models.BooleanField(default=False, help_text="Its own work may be stopped when it is needed.")
+    failure_domain = models.CharField(
+        max_length=80, blank=True, help_text="What fails together: a rack, a power feed; empty when nobody named one."
+    )
     health = models.CharField(max_length=16, choices=choices(NodeHealth), default=NodeHealth.UNKNOWN)
     health_reason = models.TextField(blank=True)
     incarnation = models.CharField(max_length=64, blank=True)
@@ -37,7 +40,9 @@ class Node(models.Model):
     containers = models.JSONField(
         default=dict, blank=True, help_text="job -> {epoch, container}, as the last heartbeat told"
     )
-    disks = models.JSONField(default=dict, blank=True, help_text="tier -> {free_bytes, total_bytes}")
+    disks = models.JSONField(
+        default=dict, blank=True, help_text="tier -> {free_bytes, total_bytes, free_inodes, total_inodes}"
+    )
     spooled = models.PositiveIntegerField(default=0, help_text="reports that wait on the node to be sent")
     registered_at = models.DateTimeField()
     last_seen_at = models.DateTimeField(null=True, blank=True)

@@ -18,8 +18,10 @@ from reliability.models import (
     Plan,
     Rank,
     Report,
+    Room,
     Slot,
     SnapshotCopy,
+    SnapshotEvent,
     Validation,
 )
 
@@ -66,7 +68,8 @@ def _jobs(parts: _Parts) -> None:
         parts.add("job", job, rank, state)
     for job, index, node in Slot.objects.values_list("job_id", "index", "node_id"):
         parts.add("job", job, index, node)
-    for model, owner in ((SnapshotCopy, "snapshot__job_id"), (Plan, "job_id"), (Incident, "job_id")):
+    ledger = ((SnapshotCopy, "snapshot__job_id"), (SnapshotEvent, "snapshot__job_id"))
+    for model, owner in (*ledger, (Plan, "job_id"), (Incident, "job_id")):
         for owner_id, newest in _newest(model, owner).items():
             parts.add("job", owner_id, model.__name__, newest)
     for job, key, state in Drill.objects.order_by("-pk").values_list("job_id", "pk", "state")[:RECENT_ROWS]:
@@ -94,6 +97,8 @@ def _recoveries(parts: _Parts) -> None:
     for key, job, *values in failovers[:RECENT_ROWS]:
         parts.add("failover", key, *values)
         parts.add("job", job, key, *values)
+    for key, node, level, changed_at in Room.objects.values_list("pk", "node_id", "level", "changed_at"):
+        parts.add("node", node, "room", key, level, changed_at)
     for failover, key in _newest(FailoverEvent, "failover_id").items():
         parts.add("failover", failover, "event", key)
     incidents = Incident.objects.order_by("-pk").values_list("pk", "action", "fault_class", "summary", "closed_at")

@@ -1,19 +1,22 @@
 """What do decisions read: holds, free nodes, candidates, the snapshot ledger, stage times?"""
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Count, Min, Q, QuerySet
+from django.db.models import Q, QuerySet
 
 from reliability.domain import goodput
 from reliability.domain.failover import OPEN, Event, State
-from reliability.domain.snapshots import CopyState, EpochStart, SnapshotId, Tier, lineage_ceilings
+from reliability.domain.orders import OrderKind
+from reliability.domain.snapshots import EpochStart, SnapshotId, lineage_ceilings
 from reliability.domain.standby import Verdict
 from reliability.models import (
     Epoch,
     Failover,
     Hold,
+    Incident,
     Job,
     Node,
     OrderRecord,
@@ -22,13 +25,17 @@ from reliability.models import (
     ServiceBeat,
     Slot,
     Snapshot,
-    SnapshotCopy,
+    SnapshotTier,
     Validation,
 )
 
 INGEST_BEAT = "ingest"
 LISTENING_GAP_S = 3.0
 """Longer than this without a beat of ingest, nobody listened: silence of nodes in that time proves nothing."""
+
+
+TRIAL_FAILED = "trial-restore-failed"
+"""Code of what a trial restore found."""
 
 
 def listening_since(now: datetime) -> datetime | None:
@@ -59,6 +66,13 @@ def slots_of(job: Job) -> list[Slot]:
     return list(Slot.objects.filter(job=job).select_related("node").order_by("index"))
 
 
+def keeps_partner_copy(job: Job, node: Node, rank: int) -> bool:
+    """Return whether a node was told to keep a copy of a rank's shards for a partner."""
+    told = OrderRecord.objects.filter(job=job, node=node, kind=OrderKind.PARTNER_KEEP).order_by("-created_at")
+    payloads = told.values_list("payload", flat=True)[:10]
+    return any(rank in (payload.get("peer") or {}).get("ranks", ()) for payload in payloads)
+
+
 def placement(job: Job) -> dict[int, str]:
     """Return rank -> name of the node that runs it, for ranks that have one."""
     rows = Rank.objects.filter(job=job).exclude(slot__node=None).values_list("rank", "slot__node__name")
@@ -68,6 +82,11 @@ def placement(job: Job) -> dict[int, str]:
 def open_failover(job: Job) -> Failover | None:
     """Return the recovery of this job that is not over."""
     return Failover.objects.filter(job=job, state__in=OPEN).first()
+
+
+def incidents_of(job: Job) -> QuerySet[Incident]:
+    """Return the incidents of a job's training; a copy that failed its trial is one apart, and stops nothing."""
+    return Incident.objects.filter(job=job).exclude(code=TRIAL_FAILED)
 
 
 def all_finished(job: Job) -> bool:
@@ -93,27 +112,41 @@ def waiting_failovers() -> QuerySet[Failover]:
 
 def epoch_starts(job: Job, *, before: int | None = None) -> list[EpochStart]:
     """Return how each epoch of the job began, optionally only those below `before`."""
-    rows = Epoch.objects.filter(job=job)
-    if before is not None:
-        rows = rows.filter(number__lt=before)
-    return [
-        EpochStart(
-            epoch=row.number,
-            restored=None
-            if row.restored_epoch is None or row.restored_step is None
-            else SnapshotId(row.restored_epoch, row.restored_step),
-        )
-        for row in rows
-    ]
+    return starts_of([job.pk], before=before).get(job.pk, [])
+
+
+def starts_of(jobs: Iterable[int], *, before: int | None = None) -> dict[int, list[EpochStart]]:
+    """Return how each epoch of these jobs (primary keys) began, oldest first. One query."""
+    rows = Epoch.objects.filter(job__in=list(jobs)).order_by("number")
+    rows = rows if before is None else rows.filter(number__lt=before)
+    found: dict[int, list[EpochStart]] = defaultdict(list)
+    for job, number, epoch, step in rows.values_list("job_id", "number", "restored_epoch", "restored_step"):
+        restored = None if epoch is None or step is None else SnapshotId(epoch, step)
+        found[job].append(EpochStart(epoch=number, restored=restored))
+    return dict(found)
+
+
+def ceilings(job: Job, *, before: int | None = None) -> dict[int, int | None]:
+    """Return the ceilings of the line of history that goes on (or of the one before an epoch)."""
+    return lineage_ceilings(epoch_starts(job, before=before))
+
+
+def ceilings_of(jobs: Iterable[int]) -> dict[int, dict[int, int | None]]:
+    """Return the ceilings of the lines of these jobs (primary keys); a job that never began has none. One query."""
+    return {job: lineage_ceilings(starts) for job, starts in starts_of(jobs).items()}
+
+
+def is_in(line: Mapping[int, int | None]) -> Q:
+    """Return the condition for what has `epoch` and `step` to be of a line with these ceilings."""
+    found = Q(pk__in=[])
+    for epoch, highest in line.items():
+        found |= Q(epoch=epoch) if highest is None else Q(epoch=epoch, step__lte=highest)
+    return found
 
 
 def in_line(job: Job, *, before: int | None = None) -> Q:
     """Return the condition for snapshots of the line of history that goes on (or of the one before an epoch)."""
-    ceilings = lineage_ceilings(epoch_starts(job, before=before))
-    line = Q(pk__in=[])
-    for epoch, highest in ceilings.items():
-        line |= Q(epoch=epoch) if highest is None else Q(epoch=epoch, step__lte=highest)
-    return line
+    return is_in(ceilings(job, before=before))
 
 
 NEWEST_COMPLETE = 50
@@ -126,21 +159,25 @@ def distrusted(job: Job) -> set[SnapshotId]:
     return {SnapshotId(epoch, step) for epoch, step in rows}
 
 
-def complete_snapshots(
-    job: Job,
-    *,
-    tier: str | None = None,
-    states: Iterable[str] = (CopyState.COMMITTED,),
-    limit: int = NEWEST_COMPLETE,
-) -> list[SnapshotId]:
-    """Return the snapshots of the current line of which every rank has a copy (on that tier): the newest."""
-    which = Q(copies__state__in=list(states))
-    if tier is not None:
-        which &= Q(copies__tier=tier)
-    rows = Snapshot.objects.filter(in_line(job), job=job)
-    rows = rows.annotate(held=Count("copies__rank", filter=which, distinct=True)).filter(held=job.world_size)
+def complete_snapshots(job: Job, *, tier: str | None = None, limit: int = NEWEST_COMPLETE) -> list[SnapshotId]:
+    """Return the snapshots of the current line of which every rank has a copy (on that tier), the newest.
+
+    None that is distrusted is among them.
+    """
+    rows: QuerySet[Snapshot] | QuerySet[SnapshotTier]
+    if tier is None:
+        rows = Snapshot.objects.filter(in_line(job), job=job, held=job.world_size, distrusted=False)
+    else:
+        of_tier = SnapshotTier.objects.filter(in_line(job), job=job, tier=tier, ranks=job.world_size)
+        rows = of_tier.filter(snapshot__distrusted=False)
     newest = rows.order_by("-step", "-epoch").values_list("epoch", "step")[:limit]
     return [SnapshotId(epoch, step) for epoch, step in newest]
+
+
+def once_complete(job: Job, *, tier: str) -> bool:
+    """Return whether a snapshot of the current line was ever complete on that tier, whatever became of it."""
+    rows = SnapshotTier.objects.filter(in_line(job), job=job, tier=tier, ever__gte=job.world_size)
+    return rows.exists()
 
 
 def newest_step_reached(job: Job) -> int | None:
@@ -158,25 +195,8 @@ def newest_step_reached(job: Job) -> int | None:
 
 def newest_complete_step(job: Job) -> int | None:
     """Return the newest step of the current line of which every rank has a copy somewhere."""
-    found = complete_snapshots(job)
+    found = complete_snapshots(job, limit=1)
     return found[0].step if found else None
-
-
-def snapshot_ages(job: Job) -> dict[str, dict[str, Any] | None]:
-    """Return for each tier the newest complete step and when its last shard was committed, None for none."""
-    ages: dict[str, dict[str, Any] | None] = {}
-    for tier in Tier:
-        found = complete_snapshots(job, tier=tier)
-        ages[tier.value] = _completed(job, found[0], tier) if found else None
-    return ages
-
-
-def _completed(job: Job, snapshot: SnapshotId, tier: Tier) -> dict[str, Any]:
-    rows = SnapshotCopy.objects.filter(
-        snapshot__job=job, snapshot__epoch=snapshot.epoch, snapshot__step=snapshot.step, tier=tier
-    )
-    first_of_rank = rows.values("rank").annotate(at=Min("committed_at")).values_list("at", flat=True)
-    return {"step": snapshot.step, "epoch": snapshot.epoch, "complete_at": max(first_of_rank)}
 
 
 def validation_of(node: Node, *, since: datetime | None = None) -> tuple[Verdict | None, datetime | None]:

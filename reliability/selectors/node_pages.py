@@ -8,8 +8,9 @@ from django.db.models import Prefetch, QuerySet
 
 from reliability.domain.health import NodeHealth, NodeRole
 from reliability.domain.standby import Verdict
-from reliability.models import Finding, Hold, Node, OrderRecord, Report, Slot, Validation
+from reliability.models import Finding, Hold, Node, OrderRecord, Report, Room, Slot, Validation
 from reliability.selectors import core
+from reliability.selectors.rooms import warnings
 
 ROWS = 20
 
@@ -47,6 +48,7 @@ class NodePage:
     findings: tuple[Finding, ...]
     refused: tuple[Report, ...]
     orders: tuple[OrderRecord, ...]
+    warnings: tuple[Room, ...]
 
 
 def nodes_with_places() -> QuerySet[Node]:
@@ -103,4 +105,5 @@ def node_page(node: Node) -> NodePage:
         findings=tuple(node.findings.select_related("job", "incident")[:ROWS]),
         refused=tuple(node.reports.filter(state=Report.State.REFUSED).order_by("-pk")[:ROWS]),
         orders=tuple(node.orders.select_related("job").order_by("-created_at")[:ROWS]),
+        warnings=tuple(warnings(nodes=[node.pk])),
     )

@@ -9,10 +9,11 @@ from django.db.models import Q
 
 from reliability.domain.failover import OPEN, State
 from reliability.domain.health import NodeHealth, NodeRole
-from reliability.models import Drill, Failover, Hold, Incident, Job, Node, Slot
+from reliability.models import Drill, Failover, Hold, Incident, Job, Node, Room, Slot
 from reliability.selectors import core
 from reliability.selectors.node_pages import StandbyLine, standby_lines
 from reliability.selectors.progress import JobLine, Risk, job_lines
+from reliability.selectors.rooms import warnings
 
 RECENT = timedelta(hours=1)
 ENDED_STAYS = timedelta(hours=12)
@@ -82,6 +83,7 @@ class Overview:
     standbys: tuple[StandbyLine, ...]
     happenings: tuple[Happening, ...]
     drills: tuple[Drill, ...]
+    warnings: tuple[Room, ...]
 
     @property
     def asks(self) -> int:
@@ -198,4 +200,5 @@ def overview(*, now: datetime) -> Overview:
         standbys=tuple(standby_lines(nodes, busy={slot.node_id for slot in slots})),
         happenings=_happenings(now - RECENT),
         drills=tuple(Drill.objects.select_related("job", "node", "failover")[:5]),
+        warnings=tuple(warnings()),
     )

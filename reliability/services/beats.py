@@ -7,7 +7,7 @@ transaction a few times a second. What a crash loses is at most the last half se
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import connection, transaction
@@ -17,6 +17,8 @@ from reliability.models import Job, Node, Rank, ServiceBeat
 from reliability.selectors import core
 from reliability.services import dispatch
 
+SET_BACK = timedelta(seconds=30)
+"""What lies further ahead was written by a clock that was set back since; no two servers differ by as much."""
 ENDED = (Rank.State.EXITED, Rank.State.FAILED)
 
 
@@ -65,7 +67,8 @@ def remember(node_name: str, heartbeat: Heartbeat | None, now: datetime) -> None
 
 def flush(now: datetime) -> int:
     """Write what was remembered, and that ingest listens; returns the number of nodes written."""
-    heard = memory.take()
+    # What was heard before the clock was set back counts as heard now: written as it is it would lie in the future.
+    heard = {name: _Heard(min(told.at, now), told.beat) for name, told in memory.take().items()}
     try:
         with transaction.atomic():
             _beat(now)
@@ -84,11 +87,21 @@ def _beat(now: datetime) -> None:
     beat, created = ServiceBeat.objects.get_or_create(
         name=core.INGEST_BEAT, defaults={"started_at": now, "beat_at": now}
     )
-    if created or beat.beat_at >= now:
+    set_back = beat.beat_at - now > SET_BACK
+    if created or (beat.beat_at >= now and not set_back):
         return
+    if set_back:
+        _put_right(now)
     gap = (now - beat.beat_at).total_seconds() > core.LISTENING_GAP_S
-    started = now if gap else beat.started_at
+    started = now if gap or set_back else beat.started_at
     ServiceBeat.objects.filter(pk=beat.pk).update(beat_at=now, started_at=started)
+
+
+def _put_right(now: datetime) -> None:
+    """This machine's clock was set back: what was heard lies in the future, and would hide a silence until then."""
+    ahead = now + SET_BACK
+    Node.objects.filter(last_seen_at__gt=ahead).update(last_seen_at=now)
+    Rank.objects.filter(progress_at__gt=ahead).update(progress_at=now)
 
 
 def _write_nodes(heard: dict[str, _Heard]) -> None:

@@ -16,11 +16,13 @@ from reliability.domain import faults
 from reliability.domain.failover import Kind, State
 from reliability.domain.faults import STRENGTH, Action, FaultClass, Judgement
 from reliability.models import Failover, Finding, Incident, Job, Node, Report
-from reliability.selectors import core
+from reliability.selectors import core, fault_codes, fault_context
 from reliability.services import clock, dispatch, failovers, nodes
 
 QUIET_S = 600.0
 """An incident that is only observed is closed after this long without a new finding."""
+CLOSED_ELSEWHERE = ("control-plane", "tier-filling")
+"""Incidents that stay open until what they tell of is over, however quiet it is."""
 MERGING = (State.FENCING, State.FENCE_UNCONFIRMED, State.VALIDATING, State.WAITING_FOR_STANDBY)
 """States that look at every node of the job themselves, so that one more lost node joins the same recovery."""
 
@@ -38,7 +40,7 @@ def note(
     count: int = 1,
 ) -> Finding:
     """Keep one observation as the fault-code table judges it. With a `key` it is kept once."""
-    row = faults.lookup(code)
+    row = fault_codes.table().lookup(code)
     values: dict[str, Any] = {
         "node": node,
         "job": job,
@@ -67,7 +69,7 @@ def judge(job_id: int) -> Incident | None:
         if job.state in Job.TERMINAL:
             return None
         _give_to_their_nodes(job)
-        incident = Incident.objects.filter(job=job, closed_at=None).order_by("-id").first()
+        incident = core.incidents_of(job).filter(closed_at=None).order_by("-id").first()
         findings = _findings(job, incident)
         judgement = _judgement(job, findings)
         if judgement is None or judgement.undecided or (incident and not _news(findings, incident)):
@@ -83,7 +85,7 @@ def _settle_old(job: Job) -> None:
     if job.state not in Job.TERMINAL:
         late = late.filter(Q(epoch__lt=job.epoch) | Q(epoch=None))
     if late.exists():
-        late.update(incident=Incident.objects.filter(job=job).order_by("-id").first())
+        late.update(incident=core.incidents_of(job).order_by("-id").first())
 
 
 def _give_to_their_nodes(job: Job) -> None:
@@ -97,7 +99,7 @@ def _findings(job: Job, incident: Incident | None) -> list[Finding]:
     rows = Finding.objects.filter(job=job, incident=None, epoch=job.epoch)
     if incident is not None:
         rows = rows | Finding.objects.filter(incident=incident)
-    return list(rows.select_related("node").order_by("id"))
+    return list(rows.select_related("node", "job").order_by("id"))
 
 
 def _news(findings: Sequence[Finding], incident: Incident) -> bool:
@@ -105,24 +107,15 @@ def _news(findings: Sequence[Finding], incident: Incident) -> bool:
 
 
 def _judgement(job: Job, findings: Sequence[Finding]) -> Judgement | None:
-    now = clock.now()
+    matcher = fault_codes.matcher()
     return faults.judge(
-        [
-            faults.Finding(
-                code=finding.code,
-                node=finding.node.name,
-                at=finding.found_at.timestamp(),
-                order=finding.pk,
-                rank=finding.rank,
-                epoch=finding.epoch,
-                evidence=finding.evidence[-200:],
-            )
-            for finding in findings
-        ],
+        [fault_context.found(finding, matcher) for finding in findings],
         unknown_action=Action(job.unknown_action),
-        now=now.timestamp(),
+        now=clock.now().timestamp(),
         settle_s=_settle_s(job, findings),
         nodes=job.nodes,
+        context=fault_context.of_job(job, findings, matcher),
+        table=matcher.table,
     )
 
 
@@ -132,7 +125,8 @@ def _settle_s(job: Job, findings: Sequence[Finding]) -> float:
     A node that was powered off leaves only its peers' complaints; acting on those would restart the job on a node
     that is about to be found lost. So the silence limit decides while any node has not been heard since.
     """
-    consequences = [finding.found_at for finding in findings if faults.lookup(finding.code).follow_up]
+    table = fault_codes.table()
+    consequences = [finding.found_at for finding in findings if table.lookup(finding.code).follow_up]
     if not consequences:
         return 0.0
     policy = conf.cluster_policy()
@@ -163,7 +157,7 @@ def _raise_to(incident: Incident, judgement: Judgement, root: Finding | None) ->
     incident.reasons = list(judgement.reasons)
     if root is not None:
         incident.node, incident.code = root.node, root.code
-        incident.summary = f"{faults.lookup(root.code).meaning} ({root.code} on {root.node.name})"
+        incident.summary = f"{fault_codes.table().lookup(root.code).meaning} ({root.code} on {root.node.name})"
     else:
         incident.summary = judgement.reasons[0] if judgement.reasons else "Only consequences are known."
 
@@ -193,41 +187,19 @@ def _hold_job(job: Job, incident: Incident) -> None:
 
 def _join(standing: Failover, incident: Incident) -> None:
     """A recovery is open already: replace it only where it cannot answer what was found now."""
-    worse = incident.action == Action.FAILOVER and standing.kind == Kind.RESTART_IN_PLACE
-    hit_again = (
-        incident.action == Action.FAILOVER
-        and standing.state not in (*MERGING, State.AWAITING_APPROVAL)
-        and incident.findings.filter(epoch=standing.to_epoch, action=Action.FAILOVER).exists()
-    )
-    if worse or hit_again:
+    if incident.action != Action.FAILOVER:
+        return
+    worse = standing.kind == Kind.RESTART_IN_PLACE
+    answering = standing.state in (*MERGING, State.AWAITING_APPROVAL)
+    if worse or (not answering and _hit_again(standing, incident)):
         failovers.supersede(standing, incident)
 
 
-def judge_node(node_id: int) -> Incident | None:
-    """Judge findings of a node that belong to no job: a hardware fault keeps it from being used."""
-    with transaction.atomic():
-        node = Node.objects.select_for_update(no_key=True).get(pk=node_id)
-        findings = list(Finding.objects.filter(node=node, job=None, incident=None).order_by("id"))
-        strongest = max(findings, key=lambda each: STRENGTH[Action(each.action)], default=None)
-        if strongest is None:
-            return None
-        row = faults.lookup(strongest.code)
-        serious = row.action in (Action.FAILOVER, Action.HOLD)
-        incident = Incident.objects.create(
-            node=node,
-            code=strongest.code,
-            fault_class=row.fault_class,
-            action=Action.HOLD if serious else Action.OBSERVE,
-            summary=f"{row.meaning} ({row.code} on {node.name})",
-            reasons=[row.advice],
-            opened_at=clock.now(),
-        )
-        Finding.objects.filter(pk__in=[each.pk for each in findings]).update(incident=incident)
-        if serious:
-            nodes.mark_unhealthy(node, reason=incident.summary)
-            nodes.hold(node, owner=nodes.AUTOMATION, reason=incident.summary)
-        dispatch.changed("overview", f"node:{node.pk}")
-        return incident
+def _hit_again(standing: Failover, incident: Incident) -> bool:
+    """Return whether a node that takes part in the new attempt must be replaced: one that lost its slot was."""
+    part = standing.job.slots.exclude(node=None).values("node_id")
+    found = incident.findings.filter(epoch=standing.to_epoch, action=Action.FAILOVER)
+    return found.filter(node__in=part).exists()
 
 
 def control_plane(now: datetime, *, silent: int) -> Incident:
@@ -259,7 +231,7 @@ def close_control_plane(now: datetime) -> None:
 
 def close_quiet(now: datetime) -> None:
     """Close incidents that were only observed and to which nothing was added for QUIET_S."""
-    observed = Incident.objects.filter(closed_at=None, action=Action.OBSERVE).exclude(code="control-plane")
+    observed = Incident.objects.filter(closed_at=None, action=Action.OBSERVE).exclude(code__in=CLOSED_ELSEWHERE)
     limit = now - timedelta(seconds=QUIET_S)
     for incident in observed.filter(opened_at__lt=limit):
         if not incident.findings.filter(found_at__gte=limit).exists():

@@ -201,6 +201,8 @@ def _brought(job: Job, snapshot: SnapshotId) -> bool:
     except NoRestorePoint:
         return _choose_anew(job)
     brought = restores.bring(job, found, epoch=job.epoch, key=f"restore:{job.pk}:start:{job.epoch}")
+    if brought is None:
+        return False
     for order in brought:
         restores.mark_skipped(job, order, snapshot)
         failed = not orders.is_open(order) and not orders.succeeded(order)
@@ -212,6 +214,7 @@ def _brought(job: Job, snapshot: SnapshotId) -> bool:
 def _choose_anew(job: Job) -> bool:
     Epoch.objects.filter(job=job, number=job.epoch).delete()
     orders.withdraw(clock.now(), job=job, kind=OrderKind.RESTORE)
+    orders.forget(OrderRecord.objects.filter(job=job, kind=OrderKind.RESTORE, epoch=job.epoch))
     return False
 
 
@@ -258,12 +261,12 @@ def warm_standbys(job: Job) -> None:
 def _go_on_if_it_does(job: Job) -> None:
     """A job that waits for a person runs again once every rank has stepped since it began to wait."""
     decided = Failover.objects.filter(job=job).aggregate(at=Max("ended_at"))["at"]
-    found = Incident.objects.filter(job=job).aggregate(at=Max("opened_at"))["at"]
+    found = core.incidents_of(job).aggregate(at=Max("opened_at"))["at"]
     since = max((at for at in (decided, found) if at is not None), default=job.created_at)
     if not core.all_step_on(job, since=since):
         return
     told = "Training goes on by itself: every rank has made a step since."
-    Incident.objects.filter(job=job, closed_at=None).update(closed_at=clock.now(), close_reason=told)
+    core.incidents_of(job).filter(closed_at=None).update(closed_at=clock.now(), close_reason=told)
     _set_state(job, Job.State.RUNNING, "")
 
 

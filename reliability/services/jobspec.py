@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from reliability.domain import fields as f
+from reliability.domain import program_folders
 from reliability.domain.faults import Action
 from reliability.domain.fields import Reader
 from reliability.domain.planner.steps import MOST_STEPS
@@ -53,7 +54,7 @@ def _mounts(value: object, path: str) -> list[dict[str, Any]]:
         for end in ("source", "target"):
             if not Path(mount[end]).is_absolute():
                 raise InvalidInput(f"{path}.{place}.{end}", "is not absolute", hint="Give the full path of a folder.")
-        if mount["target"].rstrip("/") in {"", "/stepkeeper"}:
+        if mount["target"].rstrip("/") in {"", "/stepkeeper", "/stepkeeper-snapshots"}:
             raise InvalidInput(f"{path}.{place}.target", "is not free", hint="Name another folder in the container.")
     return found
 
@@ -88,6 +89,7 @@ FIELDS: Mapping[str, _Field] = {
     "workdir": _Field(_text, ""),
     "mounts": _Field(_mounts, []),
     "resources": _Field(_RESOURCES, {}),
+    "snapshot_folder": _Field(program_folders.read, None),
     "storage_dir": _Field(f.text(most=255, least=1)),
     "master_port": _Field(f.integer(least=1024, most=65_000), 29_500),
     "approval": _Field(f.one_of(*Approval), Approval.MANUAL.value),
@@ -96,6 +98,10 @@ FIELDS: Mapping[str, _Field] = {
     ),
     "lease_rule": _Field(f.one_of(*LeaseRule), LeaseRule.STOP_WHEN_STUCK.value),
     "restart_budget": _Field(f.integer(most=10_000), 5),
+    "warn_full_within_s": _Field(f.nullable(f.number(least=0, most=31_536_000)), None),
+    "warn_free_share": _Field(f.nullable(f.number(least=0, most=0.95)), None),
+    "partner_copies": _Field(f.boolean, False),
+    "partner_bytes_per_s": _Field(f.number(least=0, most=1e15), 0.0),
     "every_steps": _Field(f.integer(least=1, most=MOST_STEPS), 20),
 }
 
@@ -142,6 +148,8 @@ def _check_together(values: Mapping[str, Any]) -> None:
         raise InvalidInput("image", "means nothing to the process runtime", hint="Leave it out, or use docker.")
     if values["runtime"] == "process" and values["mounts"]:
         raise InvalidInput("mounts", "mean nothing to the process runtime", hint="Its ranks see the node's own paths.")
+    if values["partner_copies"] and values["nodes"] < 2:
+        raise InvalidInput("partner_copies", "need a second node", hint="Leave it out for a job on one node.")
     if values["workdir"] and not Path(values["workdir"]).is_absolute():
         raise InvalidInput("workdir", "is not absolute", hint="Give the full path as the program sees it.")
     if Job.objects.filter(name=values["name"]).exists():

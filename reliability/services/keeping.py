@@ -4,19 +4,20 @@ What recoveries did (failovers with every event), open incidents, and what order
 Each round removes a bounded number of rows of each kind, so that no round takes long.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db.models import F, Q, QuerySet, Window
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
 
-from reliability.domain.snapshots import CopyState
-from reliability.models import Finding, Job, OrderRecord, Report, SnapshotCopy, Validation
+from reliability.domain.snapshots import CopyState, Tier
+from reliability.models import Finding, Job, OrderRecord, Report, Snapshot, SnapshotCopy, SnapshotTier, Validation
 
 BATCH = 500
 FINDINGS_DAYS = 90
+GONE_COPIES_H = 24
 CHECKS_OF_A_NODE = 20
 ANSWERED = (OrderRecord.State.DONE, OrderRecord.State.FAILED, OrderRecord.State.REFUSED, OrderRecord.State.EXPIRED)
 
@@ -27,7 +28,7 @@ def forget_old(now: datetime) -> int:
 
 
 def _remove(rows: QuerySet[Any]) -> int:
-    pks = list(rows.values_list("pk", flat=True)[:BATCH])
+    pks = list(rows.values_list("pk", flat=True)[: LARGE.get(rows.model, BATCH)])
     return rows.model._default_manager.filter(pk__in=pks).delete()[0] if pks else 0
 
 
@@ -60,7 +61,21 @@ def _findings(now: datetime) -> QuerySet[Finding]:
 
 
 def _copies(now: datetime) -> QuerySet[SnapshotCopy]:
-    return SnapshotCopy.objects.filter(state=CopyState.DELETED, committed_at__lt=_before(now)).order_by("pk")
+    """Copies that are gone: what they came to stays counted with their snapshot."""
+    gone = SnapshotCopy.objects.filter(state__in=(CopyState.DELETED, CopyState.LOST))
+    return gone.filter(changed_at__lt=now - timedelta(hours=GONE_COPIES_H)).order_by("changed_at")
 
 
-KINDS: tuple[Callable[[datetime], QuerySet[Any]], ...] = (_reports, _orders, _checks, _findings, _copies)
+def _snapshots(now: datetime) -> QuerySet[Snapshot]:
+    """Snapshots of which nothing is left, except the newest that storage once held: that one existed is known by it."""
+    stored = SnapshotTier.objects.filter(tier=Tier.STORAGE, ever__gt=0)
+    never = ~Exists(stored.filter(snapshot=OuterRef("pk")))
+    later = Exists(stored.filter(job=OuterRef("job"), step__gt=OuterRef("step")))
+    left = Exists(SnapshotCopy.objects.filter(snapshot=OuterRef("pk")))
+    return Snapshot.objects.filter(never | later, ~left, held=0, created_at__lt=_before(now)).order_by("pk")
+
+
+LARGE: Mapping[type[Any], int] = {SnapshotCopy: 10_000}
+"""Rows that come in by the thousand, as one for each rank and tier of every save, go as fast."""
+
+KINDS: tuple[Callable[[datetime], QuerySet[Any]], ...] = (_reports, _orders, _checks, _findings, _copies, _snapshots)

@@ -35,6 +35,7 @@ def container(job: Job) -> dict[str, Any]:
         "memory_bytes": int(limits.get("memory_bytes") or 0),
         "cpus": float(limits.get("cpus") or 0),
         "shm_bytes": int(limits.get("shm_bytes") or 0),
+        "snapshot_folder": job.snapshot_folder,
     }
 
 

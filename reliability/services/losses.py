@@ -9,7 +9,7 @@ from reliability import conf
 from reliability.domain import health
 from reliability.models import Epoch, Finding, Job, Node, OrderRecord, Rank, Slot
 from reliability.selectors import core
-from reliability.services import incidents, nodes
+from reliability.services import beats, incidents, nodes
 
 SETTLING_BEATS = 4
 """So many heartbeats after a start a node's account of its containers is taken at its word."""
@@ -66,7 +66,8 @@ def _told_after(node: Node | None, started: datetime | None, now: datetime) -> b
         return False
     heartbeat_s = conf.cluster_policy().heartbeat_s
     fresh = (now - node.last_seen_at).total_seconds() <= 2 * heartbeat_s
-    return fresh and (node.last_seen_at - started).total_seconds() > SETTLING_BEATS * heartbeat_s
+    settled = (node.last_seen_at - started).total_seconds() > SETTLING_BEATS * heartbeat_s
+    return fresh and (settled or started - now > beats.SET_BACK)
 
 
 def _slots_of(silent: Iterable[Node]) -> list[Slot]:
@@ -81,6 +82,8 @@ def _judge(slot: Slot, silent: Sequence[Node], now: datetime, since: datetime) -
     policy = conf.cluster_policy()
     with transaction.atomic():
         job = Job.objects.select_for_update(no_key=True).get(pk=job.pk)
+        if not job.slots.filter(pk=slot.pk, node=node).exists():
+            return  # a recovery gave the slot to another node before the job was locked
         alone = not _others_heard(job, silent)
         mark = f"{job.pk}:{job.epoch}:{node.name}:{node.last_seen_at.timestamp():.3f}"
         silent_s = (now - max(node.last_seen_at, since)).total_seconds()
@@ -113,7 +116,8 @@ def _no_progress_s(job: Job, silent: Sequence[Node], now: datetime) -> float | N
     current = heard.exclude(state=Rank.State.EXITED)
     steps = [at for at in current.values_list("progress_at", flat=True) if at is not None]
     began = Epoch.objects.filter(job=job, number=job.epoch).values_list("started_at", flat=True).first()
-    newest = max([*steps, *([began] if began else [])], default=None)
+    # What lies in the future is of before the clock was set back.
+    newest = max((at for at in [*steps, began] if at is not None and at <= now), default=None)
     return (now - newest).total_seconds() if newest else None
 
 

@@ -16,6 +16,7 @@ from reliability import conf
 from reliability.domain import health
 from reliability.domain.health import NodeHealth, NodeRole
 from reliability.domain.reports import Registration
+from reliability.errors import InvalidInput
 from reliability.models import Hold, Node
 from reliability.selectors import core
 from reliability.services import access, clock, dispatch, orders
@@ -82,6 +83,7 @@ def _take_over(node: Node, registration: Registration, now: datetime) -> None:
     node.role_hint = registration.role_hint
     node.tier = registration.tier
     node.preemptible = registration.preemptible
+    node.failure_domain = registration.failure_domain or node.failure_domain
     node.hardware_ids = dict(registration.hardware_ids)
     node.host_facts = dict(registration.host)
     node.agent_version = registration.version
@@ -113,6 +115,18 @@ def _answer(node: Node, token: str, now: datetime) -> dict[str, Any]:
         "server_time": now.timestamp(),
     }
     return {**answer, "token": token} if token else answer
+
+
+def set_failure_domain(node: Node, domain: str) -> None:
+    """Say what fails together with a node; '' for nothing known. Raises InvalidInput.
+
+    An agent that names a domain itself does so again whenever it registers.
+    """
+    domain = domain.strip()
+    if len(domain) > 80 or not domain.isprintable():
+        raise InvalidInput("domain", f"{domain[:80]!r} cannot be used", hint="At most 80 letters, as in rack-7.")
+    Node.objects.filter(pk=node.pk).update(failure_domain=domain)
+    dispatch.changed("overview", f"node:{node.pk}")
 
 
 def hold(node: Node, *, owner: str, reason: str) -> Hold:

@@ -14,6 +14,7 @@ from django.core.exceptions import ValidationError
 from django.db.models import F, QuerySet
 
 from reliability import conf
+from reliability.domain import answers
 from reliability.domain.orders import Order, OrderKind, derive_key, seal
 from reliability.models import Failover, Job, Node, OrderRecord
 from reliability.services import clock, dispatch
@@ -133,7 +134,7 @@ def record_result(node: Node, body: Mapping[str, Any], *, at: datetime) -> Order
         body["status"], OrderRecord.State.REFUSED
     )
     open_states = (OrderRecord.State.PENDING, OrderRecord.State.EXPIRED)
-    answer = {"result": body.get("result") or {}, "error": body.get("error")}
+    answer = {"result": answers.readable(order.kind, body.get("result")), "error": body.get("error")}
     OrderRecord.objects.filter(pk=order.pk, state__in=open_states).update(state=state, result=answer, ended_at=at)
     order.refresh_from_db(fields=["state", "result", "ended_at"])
     return order

@@ -7,27 +7,30 @@ behind its own boundary, and reconciliation would do the same a moment later.
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from django.db.models import F
-
-from reliability.domain import fault_lines
-from reliability.domain.faults import TABLE
+from reliability.domain import faults
 from reliability.domain.orders import OrderKind
+from reliability.domain.parts import Difference
 from reliability.domain.snapshots import SnapshotId, Tier
 from reliability.errors import InvalidInput
-from reliability.models import Finding, Job, Node, OrderRecord, Rank, Report
+from reliability.models import Job, Node, OrderRecord, Rank, Report
 from reliability.selectors import core
 from reliability.services import (
     boundary,
+    duplicates,
     failovers,
     incidents,
     jobs,
     launch,
+    node_incidents,
     orders,
+    parts,
+    retention,
     snapshots,
+    trial_restores,
     validations,
 )
 
-FollowUp = tuple[Literal["judge", "judge_node", "recover", "drive", "check"], int]
+FollowUp = tuple[Literal["judge", "judge_node", "recover", "drive", "check", "trial"], int]
 Reader = Callable[[Report], list[FollowUp]]
 PROBES = (OrderKind.PROBE_SERVE, OrderKind.PROBE_MEASURE, OrderKind.PROBE_SDC)
 
@@ -37,10 +40,11 @@ def follow_up(each: FollowUp) -> None:
     what, pk = each
     work: Mapping[str, Callable[[int], object]] = {
         "judge": judge,
-        "judge_node": incidents.judge_node,
+        "judge_node": node_incidents.judge_node,
         "recover": failovers.advance,
         "drive": jobs.drive,
         "check": check,
+        "trial": trial_restores.drive,
     }
     boundary.apart(f"Follow-up {what}", work[what], pk, id=pk)
 
@@ -73,7 +77,8 @@ def _order_result(row: Report) -> list[FollowUp]:
 def _after_order(order: OrderRecord) -> list[FollowUp]:
     if order.kind in PROBES:
         return [("check", node_id) for node_id in validations.running_nodes()]
-    following: list[FollowUp] = []
+    trial = trial_restores.trial_of(order)
+    following: list[FollowUp] = [] if trial is None else [("trial", trial)]
     if order.job_id:
         standing = core.open_failover(Job.objects.get(pk=order.job_id))
         following = [("recover", standing.pk)] if standing else [("drive", order.job_id)]
@@ -115,27 +120,10 @@ def _finding(row: Report) -> list[FollowUp]:
     job = _named_job(row) if row.job_name else _job_on(row.node)
     epoch = _epoch_of(row, job)
     body = row.body
-    same = Finding.objects.filter(
-        node=row.node,
-        job=job,
-        epoch=epoch,
-        code=body["code"],
-        rank=body.get("rank"),
-        evidence=(body.get("evidence") or "")[:4000],
-    ).first()
-    if same is not None:
-        Finding.objects.filter(pk=same.pk).update(count=F("count") + (body.get("count") or 1))
-    else:
-        incidents.note(
-            row.node,
-            body["code"],
-            job=job,
-            epoch=epoch,
-            rank=body.get("rank"),
-            evidence=body.get("evidence") or "",
-            report=row,
-            count=body.get("count") or 1,
-        )
+    evidence, count = body.get("evidence") or "", body.get("count") or 1
+    where: dict[str, Any] = {"job": job, "epoch": epoch, "rank": body.get("rank"), "evidence": evidence, "count": count}
+    if not duplicates.counted_up(row.node, body["code"], **where, now=row.received_at):
+        incidents.note(row.node, body["code"], **where, report=row)
     return _judged(job, row.node)
 
 
@@ -181,7 +169,7 @@ def _rank_exit(row: Report) -> list[FollowUp]:
     tail = row.body.get("tail") or ""
     incidents.note(
         row.node,
-        fault_lines.code_for_exit(code, tail),
+        faults.code_for_exit(code, tail),
         job=job,
         epoch=row.epoch,
         rank=rank.rank,
@@ -265,11 +253,36 @@ def _first_step(row: Report) -> list[FollowUp]:
 
 
 def _snapshot_copy(row: Report) -> list[FollowUp]:
-    snapshots.record_copy(_job(row), row.node, row.body, at=row.received_at)
+    job = _job(row)
+    copy = snapshots.record_copy(job, row.node, row.body, at=row.received_at)
+    if not row.body.get("parts") or copy.tier != Tier.MEMORY:
+        return []
+    different = parts.record(job, copy.snapshot, row.body)
+    if row.body.get("head"):  # it is kept in its own place, and no longer than that
+        row.body = {**row.body, "head": None}
+        row.save(update_fields=["body"])
+    return [] if different is None else _differing(row, job, copy.snapshot_id, different)
+
+
+def _differing(row: Report, job: Job, snapshot: int, different: Difference) -> list[FollowUp]:
+    """What should be the same on all ranks of a group is not: told once for each snapshot."""
+    key = f"replica-differs:{job.pk}:{snapshot}:{different.group}"
+    where: dict[str, Any] = {"job": job, "epoch": job.epoch, "rank": different.ranks[0]}
+    incidents.note(row.node, "replica-differs", **where, evidence=different.sentence, key=key, report=row)
+    return _judged(job, row.node)
+
+
+def _snapshot_removed(row: Report) -> list[FollowUp]:
+    job = Job.objects.filter(name=row.job_name).first()
+    if job is None:
+        raise InvalidInput("job", f"{row.job_name} is no job here")
+    retention.note_gone(job, row.node, row.body)
     return []
 
 
-_OF_STORAGE = {"tier_unreachable": "store-unreachable", "tier_conflict": "store-conflict"}
+_OF_STORAGE = {"tier_unreachable": "store-unreachable"}
+_BAD_COPY = frozenset({"digest_mismatch", "corrupt", "copy_missing", "doubted_step"})
+_OF_ANY = {"tier_full": "disk-full", "tier_conflict": "store-conflict"}
 
 
 def _code_of_problem(body: Mapping[str, Any]) -> str:
@@ -277,7 +290,7 @@ def _code_of_problem(body: Mapping[str, Any]) -> str:
     said = str(body["code"])
     if body.get("tier") == Tier.STORAGE and said in _OF_STORAGE:
         return _OF_STORAGE[said]
-    return {"tier_full": "disk-full"}.get(said, said if said in TABLE else "snapshot-problem")
+    return _OF_ANY.get(said, said if said in faults.TABLE else "snapshot-problem")
 
 
 def _snapshot_problem(row: Report) -> list[FollowUp]:
@@ -294,7 +307,7 @@ def _snapshot_problem(row: Report) -> list[FollowUp]:
         evidence=f"{where}{body['code']}: {body.get('message') or ''} {body.get('hint') or ''}".rstrip(),
         report=row,
     )
-    if job is not None and body["code"] in ("digest_mismatch", "copy_missing") and body.get("step") is not None:
+    if job is not None and body["code"] in _BAD_COPY and body.get("step") is not None:
         snapshot = SnapshotId(body.get("snapshot_epoch") or 0, body["step"])
         snapshots.mark_bad(job, snapshot, [body], node=row.node)
     return _judged(job, row.node)
@@ -308,6 +321,7 @@ READERS: Mapping[str, Reader] = {
     "container": _container,
     "first_step": _first_step,
     "snapshot_copy": _snapshot_copy,
+    "snapshot_removed": _snapshot_removed,
     "snapshot_problem": _snapshot_problem,
 }
 """One reader for every kind of report (reliability/domain/reports.py)."""

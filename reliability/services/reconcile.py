@@ -7,6 +7,7 @@ all, row locks and keys keep it harmless.
 
 import os
 import socket
+import threading
 import uuid
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -19,22 +20,37 @@ from reliability.domain.failover import OPEN
 from reliability.models import Failover, Job, Lease, ServiceBeat
 from reliability.services import (
     boundary,
+    clock,
     drills,
     incidents,
     jobs,
     keeping,
     losses,
+    node_incidents,
     orders,
+    partners,
     plans,
     reading,
     reports,
+    rooms,
+    trial_restores,
+    turns,
     validations,
 )
 from reliability.services.failovers import advance
 
 LEASE_S = 20.0
 LEASE_NAME = "reconcile"
-_ME = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"[:80]
+_ME = f"{uuid.uuid4().hex[:8]}:{socket.gethostname()}"
+
+
+def run_due(now: datetime) -> bool:
+    """Drive everything on, unless that was done a moment ago: of the rounds that wait, one does the work of all."""
+    every_s = settings.RECONCILE_S / 2
+    if not turns.take(LEASE_NAME, now, every_s) or not run(now):
+        return False
+    turns.count_from(LEASE_NAME, clock.now() - timedelta(seconds=0.8 * every_s))  # those that wait come at once
+    return True
 
 
 def run(now: datetime) -> bool:
@@ -50,13 +66,14 @@ def run(now: datetime) -> bool:
 
 
 def _holder() -> str:
-    """This process and no other, also after a fork."""
-    return f"{_ME}:{os.getpid()}"[:80]
+    """This thread of this process and no other, also after a fork."""
+    return f"{_ME[:48]}:{os.getpid()}:{threading.get_ident()}"[:80]
 
 
 def _take_lease(now: datetime) -> bool:
     values = {"holder": _holder(), "until": now + timedelta(seconds=LEASE_S)}
-    if Lease.objects.filter(Q(until__lte=now) | Q(holder=_holder()), name=LEASE_NAME).update(**values):
+    over = Q(until__lte=now) | Q(until__gt=now + timedelta(seconds=2 * LEASE_S))  # or the clock was set back since
+    if Lease.objects.filter(over | Q(holder=_holder()), name=LEASE_NAME).update(**values):
         return True
     if Lease.objects.filter(name=LEASE_NAME).exists():
         return False
@@ -80,7 +97,7 @@ def _judge(now: datetime) -> None:
     for job_id in incidents.undecided():
         boundary.apart("Judging a job", reading.judge, job_id, job=job_id)
     for node_id in incidents.undecided_nodes():
-        boundary.apart("Judging a node", incidents.judge_node, node_id, node=node_id)
+        boundary.apart("Judging a node", node_incidents.judge_node, node_id, node=node_id)
     incidents.close_quiet(now)
 
 
@@ -110,6 +127,11 @@ def _drills(now: datetime) -> None:
         boundary.apart("Closing a drill", drills.drive, drill_id, now, drill=drill_id)
 
 
+def _trials(now: datetime) -> None:
+    for trial_id in trial_restores.running():
+        boundary.apart("Closing a trial restore", trial_restores.drive, trial_id, trial=trial_id)
+
+
 def _forget(now: datetime) -> None:
     """Once a minute, whichever controller comes first."""
     if not ServiceBeat.objects.filter(name="forgetting", beat_at__gt=now - timedelta(seconds=60)).exists():
@@ -127,7 +149,10 @@ PIECES: tuple[tuple[str, Callable[[datetime], None]], ...] = (
     ("Advancing recoveries", _advance),
     ("Checking standbys", _validate),
     ("Following plans", plans.follow_all),
+    ("Pairing partners", partners.keep_all),
     ("Closing drills", _drills),
+    ("Closing trial restores", _trials),
+    ("Looking for tiers that run full", rooms.look),
     ("Forgetting old records", _forget),
 )
 """What one round does, in this order."""

@@ -14,12 +14,15 @@ from django.db import InterfaceError, OperationalError, transaction
 from reliability.domain.reports import Item
 from reliability.errors import InvalidInput, ReliabilityError, StaleEpoch
 from reliability.models import Job, Node, Report
-from reliability.services import dispatch
+from reliability.services import clock, dispatch, turns
 from reliability.services.reading import READERS, FollowUp, follow_up
 
 CHUNK = 100
-EPOCH_FREE = frozenset({"order_result", "order_refused"})
-"""An order's result is matched with the order itself, whose epoch is known."""
+EPOCH_FREE = frozenset({"order_result", "order_refused", "snapshot_removed"})
+"""An order's result is matched with the order itself, whose epoch is known; what is removed is gone in every epoch."""
+WAITING = "reports-waiting"
+ASK_AGAIN_S = 2.0
+"""A message that was lost is sent again after so long; each round of reconciliation reads reports too."""
 
 log = logging.getLogger(__name__)
 
@@ -43,8 +46,14 @@ def accept(node: Node, *, incarnation: str, items: Sequence[Item], now: datetime
             results.append(_result(item, refusal))
         Report.objects.bulk_create(rows)
         if any(row.state == Report.State.NEW for row in rows):
-            dispatch.task("controller.process_reports")
+            transaction.on_commit(_ask_for_reading, robust=True)
     return results
+
+
+def _ask_for_reading() -> None:
+    """Ask once, until a reading begins: that one finds all that was kept before, whoever asks meanwhile."""
+    if turns.take(WAITING, clock.now(), ASK_AGAIN_S):
+        dispatch.task("controller.process_reports")
 
 
 def _known(node: Node, incarnation: str, items: Sequence[Item]) -> set[tuple[str, int]]:
@@ -118,6 +127,7 @@ def _result(item: Item, refusal: ReliabilityError | None) -> dict[str, Any]:
 
 def process_new() -> int:
     """Give every new report its meaning and do what follows from it. Returns how many were read."""
+    turns.give_back(WAITING)  # before the first look: who keeps a report from now on asks anew
     total = 0
     while True:
         ids = list(Report.objects.filter(state=Report.State.NEW).order_by("id").values_list("pk", flat=True)[:CHUNK])

@@ -14,7 +14,7 @@ from django.db.models import Q, QuerySet
 from reliability import conf
 from reliability.domain.health import NodeHealth, NodeRole
 from reliability.domain.standby import Verdict
-from reliability.models import Failover, Hold, Node, Validation
+from reliability.models import Failover, Hold, Node, TrialRestore, Validation
 from reliability.selectors import core
 from reliability.services import clock, dispatch, nodes, probes
 from reliability.services.probes import Finished
@@ -130,7 +130,9 @@ def due(now: datetime) -> Node | None:
         return None
     kept = core.active_holds().exclude(pk__in=_own_holds().values("pk")).values("node_id")
     tried = set(_own_holds().values_list("node_id", flat=True))
+    trying = TrialRestore.objects.filter(state=TrialRestore.State.RUNNING).values("node_id")  # a check would end it
     idle = core.free_nodes().filter(health=NodeHealth.HEALTHY, role=NodeRole.STANDBY).exclude(pk__in=kept)
+    idle = idle.exclude(pk__in=trying)
     for node in idle.order_by("tier", "name"):
         if _is_due(node, now, held=node.pk in tried):
             return node

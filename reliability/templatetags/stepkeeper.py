@@ -13,7 +13,9 @@ from django.utils.safestring import SafeString
 from reliability.domain.failover import Kind, State
 from reliability.domain.faults import Action, FaultClass
 from reliability.domain.health import NodeHealth
+from reliability.domain.ledger import Standing, spans
 from reliability.domain.planner import durations
+from reliability.domain.room import Level
 from reliability.domain.standby import Verdict
 from reliability.models import Failover
 
@@ -73,6 +75,20 @@ VERDICT_LOOK = {
     Verdict.CRASH: ("bad", "bolt"),
     Verdict.TIMEOUT: ("warn", "clock"),
 }
+STANDING_LOOK = {
+    Standing.ABSENT: ("mute", "circle-dashed"),
+    Standing.WRITING: ("info", "refresh"),
+    Standing.COMMITTED: ("info", "check"),
+    Standing.VERIFIED: ("ok", "circle-check"),
+    Standing.TRIAL_RESTORED: ("ok", "restore"),
+    Standing.SUPERSEDED: ("mute", "arrow"),
+    Standing.CORRUPT: ("bad", "x"),
+    Standing.LOST: ("warn", "plug-off"),
+    Standing.REMOVED: ("mute", "stop"),
+    Standing.ABANDONED: ("mute", "x"),
+}
+STANDING_WORD = {Standing.ABSENT: "not there", Standing.TRIAL_RESTORED: "trial-restored"}
+ROOM_LOOK = {Level.LOW: ("warn", "exclaim"), Level.FULL: ("bad", "x")}
 LOOKS: dict[str, dict[Any, tuple[str, str]]] = {
     "health": HEALTH_LOOK,
     "state": STATE_LOOK,
@@ -80,6 +96,8 @@ LOOKS: dict[str, dict[Any, tuple[str, str]]] = {
     "action": ACTION_LOOK,
     "kind": KIND_LOOK,
     "verdict": VERDICT_LOOK,
+    "standing": STANDING_LOOK,
+    "room": ROOM_LOOK,
 }
 
 
@@ -100,6 +118,18 @@ def chip(kind: str, value: Any, label: str = "") -> SafeString:
     colour, shape = LOOKS[kind].get(value, ("info", "refresh") if kind == "state" else ("mute", "info"))
     word = label or str(value or UNKNOWN).replace("_", " ")
     return format_html('<span class="chip {}">{}{}</span>', colour, icon(shape), word)
+
+
+@register.filter
+def standing(value: Any) -> str:
+    """Write how a snapshot stands on a tier."""
+    return STANDING_WORD.get(value, words(value))
+
+
+@register.filter
+def rank_spans(ranks: Any) -> str:
+    """Write ranks as '0-62, 64'."""
+    return spans(ranks)
 
 
 @register.filter
@@ -192,9 +222,11 @@ def sized(count: Any) -> str:
 
 
 @register.filter
-def grouped(number: int | None) -> str:
-    """Write a whole number in groups of three."""
-    return UNKNOWN if number is None else f"{number:,}".replace(",", "\u202f")
+def grouped(number: Any) -> str:
+    """Write a whole number in groups of three; what a node tells may be anything, so what is no number is unknown."""
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        return UNKNOWN
+    return f"{number:,}".replace(",", "\u202f")
 
 
 @register.filter

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # the library has these names for type checkers alone
     from obstore import PutMode
     from obstore.store import ClientConfig, RetryConfig
 
-ALLOW_HTTP = "AWS_ALLOW_HTTP"
+ALLOW_HTTP = ("AWS_ALLOW_HTTP", "GOOGLE_ALLOW_HTTP", "AZURE_ALLOW_HTTP")
 UNSIGNED = ("AWS_UNSIGNED_PAYLOAD", "AWS_SKIP_SIGNATURE")
 CLIENT: "ClientConfig" = {"connect_timeout": "5s", "timeout": "120s", "pool_idle_timeout": "30s"}
 RETRIES: "RetryConfig" = {"max_retries": 3, "retry_timeout": timedelta(seconds=20)}
@@ -32,10 +32,12 @@ _URL = re.compile(r"(s3|gs|az)://([A-Za-z0-9][A-Za-z0-9._-]{1,254})((?:/[A-Za-z0
 _QUERY = re.compile(r"\?[^\s)]*")
 _FULL = re.compile(r"\b507\b|StorageFull|QuotaExceeded|InsufficientStorage|InsufficientCapacity", re.IGNORECASE)
 _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|bucket does not exist", re.IGNORECASE)
+_WRONG_CLOCK = re.compile(r"RequestTimeTooSkewed|RequestExpired|AuthenticationFailed.*Date header", re.IGNORECASE)
 _NO_CREDENTIALS = re.compile(r"//169\.254\.|//metadata|credential", re.IGNORECASE)  # no variables: it asks the machine
 _REASON_CHARACTERS = 300
 _CREDENTIALS_HINT = "Give the agent's environment the store's credentials (AWS_*, GOOGLE_* or AZURE_* variables)."
 _BUCKET_HINT = "Make the bucket, or correct the job's storage_dir; copies are tried again by themselves."
+_CLOCK_HINT = "Set the node's clock: stores refuse requests dated minutes off. Copies are tried again by themselves."
 _REACH_HINT = "Check the store and the node's way to it; copies are tried again by themselves."
 
 
@@ -152,6 +154,8 @@ def _translated(error: Exception, place: str) -> TierError:
         return CopyMissing(f"There is no object {place}.")
     if _FULL.search(text):
         return TierFull(f"No room for {place}: {_reason(text)}")
+    if _WRONG_CLOCK.search(text):
+        return TierUnreachable(f"{place} refuses this node's clock: {_reason(text)}", hint=_CLOCK_HINT)
     refused = isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError)
     if refused or _NO_CREDENTIALS.search(text):
         return TierUnreachable(f"{place} may not be used: {_reason(text)}", hint=_CREDENTIALS_HINT)
@@ -172,7 +176,7 @@ def _opened(url: str) -> ObjectStore:
     scheme, place, prefix = split(url)
     kind: type[S3Store] | type[GCSStore] | type[AzureStore] = KINDS[scheme]
     try:  # each kind of store reads the environment itself
-        options: ClientConfig = {**CLIENT, "allow_http": _is_set(ALLOW_HTTP)}
+        options: ClientConfig = {**CLIENT, "allow_http": any(_is_set(name) for name in ALLOW_HTTP)}
         return kind(place, prefix=prefix or None, client_options=options, retry_config=RETRIES)
     except exceptions.BaseError as error:
         raise TierUnreachable(f"{url} cannot be used: {_reason(str(error))}", hint=_CREDENTIALS_HINT) from None

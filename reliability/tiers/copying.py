@@ -55,7 +55,12 @@ def pieces_verified(path: Path, *, digest: str) -> Iterator[bytes]:
 
 
 def gathered(
-    pieces: Iterable[bytes], target: Path, *, digest: str, owner: str = "", told: Callable[[int], object] = int
+    pieces: Iterable[bytes | memoryview],
+    target: Path,
+    *,
+    digest: str,
+    owner: str = "",
+    told: Callable[[int], object] = int,
 ) -> int:
     """Write a file from pieces that come in order, durable and verified; return its size in bytes.
 

@@ -5,9 +5,10 @@ written last and removed first.
 """
 
 import contextlib
+import os
 import re
 import secrets
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,11 @@ from reliability.domain.snapshots import EpochStart
 from reliability.errors import CopyMissing, InvalidInput
 from reliability.ports import Record, TierStore
 from reliability.tiers import copying, direct, lines, opening, owners, records
-from reliability.tiers.owners import OWNER_NAME
 from reliability.tiers.pacing import Pace
 
 DATA_SUFFIX = ".snap"
 RECORD_SUFFIX = ".json"
+VOID_SUFFIX = ".void"
 ABANDONED_PART_S = 3600.0
 _KEY = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")
 
@@ -29,6 +30,12 @@ def checked_key(key: str) -> str:
     if not _KEY.fullmatch(key) or ".." in key:
         raise InvalidInput("key", f"{key!r} is not a key", hint="Letters, digits and ._- in parts divided by '/'.")
     return key
+
+
+def _pass_over_what_is_gone(error: OSError) -> None:
+    """A folder that is not there, or not ours to read, holds nothing; any other trouble is raised."""
+    if not isinstance(error, FileNotFoundError | NotADirectoryError | PermissionError):
+        raise error
 
 
 class DirectoryTier:
@@ -47,12 +54,7 @@ class DirectoryTier:
 
     def claim(self, job_key: str, *, ranks: int) -> None:
         """Write down whose place this is, unless it is written already. Raises TierConflict when it is another's."""
-        path = self.root / OWNER_NAME
-        if not self._owner_said() and not self.keys(""):
-            self._make_folder(self.root)
-            with copying.tier_errors(path):
-                opening.create_once(path, owners.composed(job_key, ranks))  # of several writers the first
-        owners.check(str(self.root), self._owner_said(), job_key)
+        owners.claim(str(self.root), self, job_key, ranks=ranks, is_empty=lambda: not self.keys(""))
 
     def set_aside(self) -> Path:
         """Move the whole folder out of the way, nothing of it lost; return where it lies now."""
@@ -64,14 +66,22 @@ class DirectoryTier:
 
     def ranks(self) -> int:
         """Return how many ranks the job has whose place this is; 0 when nobody said so."""
-        return owners.ranks(self._owner_said())
+        return owners.ranks(self)
 
-    def _owner_said(self) -> bytes:
-        path = self.root / OWNER_NAME
+    def said(self, name: str) -> bytes | None:
+        """Return what a small file beside the shards holds, None when there is none. Raises TierError."""
+        path = self.root / name
         with contextlib.suppress(CopyMissing), copying.tier_errors(path):
             if self.root.is_dir():
                 return opening.small(path, records.LIMIT_BYTES)
-        return b""
+        return None
+
+    def say(self, name: str, content: bytes, *, anew: bool) -> None:
+        """Write a small file beside the shards; not `anew`: unless there is one. Raises TierError."""
+        path = self.root / name
+        self._make_folder(self.root)
+        with copying.tier_errors(path):
+            opening.replace(path, content) if anew else opening.create_once(path, content)
 
     def note_start(self, start: EpochStart) -> None:
         """Keep how an attempt began; what is kept of it already stays."""
@@ -111,6 +121,29 @@ class DirectoryTier:
 
         return self._put(key, write, record)
 
+    def put_written(self, key: str, write: Callable[[Path], int], record: Callable[[], Mapping[str, Any]]) -> int:
+        """Store what `write` writes to a path, durable, with the record that is asked for then; return its size."""
+        return self._put(key, write, record)
+
+    def throw_away(self, key: str) -> None:
+        """Remove a shard that must never be used and leave word of it, for copies of it on the next tier."""
+        path = self.data_path(key)
+        with copying.tier_errors(path):
+            opening.create_once(path.with_suffix(VOID_SUFFIX), b"{}")
+        self.delete(key)
+
+    def thrown_away(self) -> Sequence[str]:
+        """Return the keys of which word was left that they must never be used."""
+        with copying.tier_errors(self.root):
+            found = [path.relative_to(self.root) for path in self.root.rglob(f"*{VOID_SUFFIX}")]
+        return sorted(path.with_suffix("").as_posix() for path in found)
+
+    def forget_thrown_away(self, key: str) -> None:
+        """Remove the word that was left of a key."""
+        path = self.data_path(key).with_suffix(VOID_SUFFIX)
+        with copying.tier_errors(path):
+            opening.remove(path)
+
     def _put(self, key: str, write: Callable[[Path], int], record: Callable[[], Mapping[str, Any]]) -> int:
         data, commit = self.data_path(key), self._record_path(key)
         self._make_folder(data.parent)
@@ -139,11 +172,26 @@ class DirectoryTier:
         `told` is called with the bytes of each piece that came. Raises CopyMissing, DigestMismatch, TierError.
         """
         source.record(source_key)  # without a good one nobody could read the shard
+        return self.take_in(source.pieces(source_key), key, digest=digest, record=record, told=told)
+
+    def take_in(
+        self,
+        pieces: Iterable[bytes | memoryview],
+        key: str,
+        *,
+        digest: str,
+        record: Mapping[str, Any],
+        told: Callable[[int], object] = int,
+    ) -> int:
+        """Store what comes in pieces under a key with its commit record, verified on the way; return its size in bytes.
+
+        Raises CopyMissing, DigestMismatch, TierError.
+        """
         data, commit = self.data_path(key), self._record_path(key)
         self._make_folder(data.parent)
         with copying.tier_errors(commit):
             opening.remove(commit)
-        size = copying.gathered(source.pieces(source_key), data, digest=digest, owner=self.owner, told=told)
+        size = copying.gathered(pieces, data, digest=digest, owner=self.owner, told=told)
         copying.write_json(commit, records.guarded({**record, "size_bytes": size, "digest": digest}), owner=self.owner)
         return size
 
@@ -161,10 +209,14 @@ class DirectoryTier:
 
     def keys(self, prefix: str) -> Sequence[str]:
         """Return the committed keys that begin with a prefix, sorted; none when the folder does not exist."""
+        root, found = str(self.root), []
         with copying.tier_errors(self.root):
-            records = [path for path in self.root.rglob(f"*{RECORD_SUFFIX}") if path.with_suffix(DATA_SUFFIX).exists()]
-        keys = (path.relative_to(self.root).with_suffix("").as_posix() for path in records)
-        return sorted(key for key in keys if key.startswith(prefix))
+            for folder, _, names in os.walk(root, onerror=_pass_over_what_is_gone):
+                there = {name for name in names if name.endswith(DATA_SUFFIX)}
+                committed = [name.removesuffix(RECORD_SUFFIX) for name in names if name.endswith(RECORD_SUFFIX)]
+                below = folder[len(root) :].lstrip("/")
+                found += [f"{below}/{key}" if below else key for key in committed if key + DATA_SUFFIX in there]
+        return sorted(key for key in found if key.startswith(prefix))
 
     def damaged(self) -> Sequence[str]:
         """A folder has no lists beside the records themselves."""

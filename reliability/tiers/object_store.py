@@ -24,7 +24,6 @@ from reliability.ports import Record
 from reliability.tiers import copying, digests, lines, manifests, opening, owners, records
 from reliability.tiers.bucket import Bucket, Found
 from reliability.tiers.directory import ABANDONED_PART_S, DATA_SUFFIX, checked_key
-from reliability.tiers.owners import OWNER_NAME
 from reliability.tiers.pacing import Pace
 from reliability.tiers.records import RecordUnusable
 
@@ -58,19 +57,24 @@ class ObjectTier:
 
     def claim(self, job_key: str, *, ranks: int) -> None:
         """Write down whose place this is, unless it is written already. Raises TierConflict when it is another's."""
-        if not self._owner_said() and not self.keys(""):
-            said = owners.composed(job_key, ranks)
-            self.bucket.write(OWNER_NAME, said, replacing=None)  # of several writers the first
-        owners.check(self.bucket.url, self._owner_said(), job_key)
+        owners.claim(self.bucket.url, self, job_key, ranks=ranks, is_empty=lambda: not self.keys(""))
 
     def ranks(self) -> int:
         """Return how many ranks the job has whose place this is; 0 when nobody said so."""
-        return owners.ranks(self._owner_said())
+        return owners.ranks(self)
 
-    def _owner_said(self) -> bytes:
+    def said(self, name: str) -> bytes | None:
+        """Return what a small object beside the parts holds, None when there is none. Raises TierUnreachable."""
         with contextlib.suppress(CopyMissing):
-            return self.bucket.get(OWNER_NAME)
-        return b""
+            return self.bucket.get(name)
+        return None
+
+    def say(self, name: str, content: bytes, *, anew: bool) -> None:
+        """Write a small object beside the parts; not `anew`: unless there is one. Raises TierError."""
+        if anew:
+            self.bucket.put(name, content)
+        else:
+            self.bucket.write(name, content, replacing=None)
 
     def note_start(self, start: EpochStart) -> None:
         """Keep how an attempt began; what is kept of it already stays."""

@@ -7,6 +7,7 @@ may add numbers up in another order for another layout, and a restored run must 
 
 import ctypes
 import sys
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -94,10 +95,12 @@ def is_numpy_scalar(value: object) -> bool:
 def is_tensor(value: object) -> bool:
     """Return whether it is a plain torch tensor, parameter or buffer, or a tensor spread over ranks."""
     torch = loaded("torch")
-    if torch is None or not isinstance(value, torch.Tensor):
+    if torch is None:
         return False
     kind = type(value)
-    return kind is torch.Tensor or kind is torch.nn.Parameter or kind.__name__ in _KINDS
+    if kind is torch.Tensor or kind is torch.nn.Parameter:
+        return True
+    return kind.__name__ in _KINDS and isinstance(value, torch.Tensor)
 
 
 _KINDS = frozenset({"Buffer", "DTensor"})
@@ -176,6 +179,43 @@ def ndarray_from(data: memoryview, descr: Any, shape: list[int], axes: list[int]
 
 
 _names: dict[Any, str] = {}
+"""The names of data types whose tensors can be stored, remembered: a save asks for hundreds."""
+
+
+class Known:
+    """Tensors of the save before, so that the same ones are described faster. Holds none of them alive.
+
+    What is remembered of a tensor counts only while it still is that object and lies where and as it lay.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[int, tuple[Any, ...]] = {}
+        self._now: dict[int, tuple[Any, ...]] = {}
+
+    def begin(self) -> None:
+        """Begin a save: what the one before the last saw is forgotten."""
+        self._before, self._now = self._now, {}
+
+    def buffer(self, value: Any, where: str) -> tuple[dict[str, Any], Buffer]:
+        """Return what `tensor_buffer` returns."""
+        number = id(value)
+        entry = self._before.get(number)
+        if entry is not None:
+            alive, address, shape, dtype, node, size = entry
+            if (
+                alive() is value
+                and value.data_ptr() == address
+                and value.dtype is dtype
+                and value.shape == shape
+                and value.is_contiguous()
+            ):
+                self._now[number] = entry
+                return node.copy(), Buffer(size, address, value, where, size >= LAZY_BYTES)
+        node, buffer = tensor_buffer(value, where)
+        if buffer.owner is value and buffer.device is None and value.is_contiguous():
+            kept = (weakref.ref(value), buffer.address, value.shape, value.dtype, node.copy(), buffer.size)
+            self._now[number] = kept
+        return node, buffer
 
 
 def tensor_buffer(value: Any, where: str) -> tuple[dict[str, Any], Buffer]:
@@ -183,21 +223,28 @@ def tensor_buffer(value: Any, where: str) -> tuple[dict[str, Any], Buffer]:
     torch = needed("torch")
     if type(value).__name__ == "DTensor":
         value = local(value)
-    if value.layout is not torch.strided or value.is_quantized or value.is_meta:
-        raise UnsupportedState(f"{where} is a sparse, quantized or meta tensor")
-    dtype, shape = value.dtype, list(value.shape)
-    name = _names.get(dtype) or _names.setdefault(dtype, str(dtype).removeprefix("torch."))
-    size = value.nbytes
-    if size and value.is_cpu and value.is_contiguous() and not (value.is_conj() or value.is_neg()):
-        axes = list(range(len(shape)))
+    name = _names.get(value.dtype) or _name(value, where)
+    if value.layout is not torch.strided:
+        raise UnsupportedState(f"{where} is a sparse tensor")
+    shape, size = list(value.shape), value.nbytes
+    if size and value.is_cpu and value.is_contiguous() and not (value.is_neg() or value.is_conj()):
+        axes = [0] if len(shape) == 1 else list(range(len(shape)))
         buffer = Buffer(size, value.data_ptr(), value, where, size >= LAZY_BYTES)
     else:
         axes, buffer = _rearranged(value, where, size)
     return {"tensor": 0, "dtype": name, "shape": shape, "axes": axes}, buffer
 
 
+def _name(value: Any, where: str) -> str:
+    if value.is_quantized:
+        raise UnsupportedState(f"{where} is a quantized tensor")
+    return _names.setdefault(value.dtype, str(value.dtype).removeprefix("torch."))
+
+
 def _rearranged(value: Any, where: str, size: int) -> tuple[list[int], Buffer]:
     """A copy in memory order, where that is not how the tensor lies; on another device the copy stays there."""
+    if value.is_meta:
+        raise UnsupportedState(f"{where} is a meta tensor, which has no content")
     axes = memory_order(value.shape, value.stride())
     dense = value.detach().resolve_conj().resolve_neg().permute(axes).contiguous()
     if size == 0:

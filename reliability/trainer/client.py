@@ -21,9 +21,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+from .environment import number
 from .errors import ConfigurationError, CorruptSnapshot, describe
 from .folder import JobFolder, Shard
 from .hints import Hints
+from .parts import SHARDED
 from .progress import Progress, ProgressRecord, StepClock
 from .reading import load
 from .schedule import Schedule
@@ -44,10 +46,10 @@ class Run:
     guarded = False
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        self.rank = _number(environment, "RANK", 0)
-        self.local_rank = _number(environment, "LOCAL_RANK", 0)
-        self.world_size = _number(environment, "WORLD_SIZE", 1)
-        self.epoch = _number(environment, "STEPKEEPER_EPOCH", 0)
+        self.rank = number(environment, "RANK", 0)
+        self.local_rank = number(environment, "LOCAL_RANK", 0)
+        self.world_size = number(environment, "WORLD_SIZE", 1)
+        self.epoch = number(environment, "STEPKEEPER_EPOCH", 0)
         self.job = environment.get("STEPKEEPER_JOB", "")
         self._states = States()
         self._step = 0
@@ -60,15 +62,20 @@ class Run:
         get: Callable[[], Any] | None = None,
         set: Callable[[Any], object] | None = None,
         early: bool = False,
+        part: str = SHARDED,
+        group: str = "",
     ) -> None:
         """Make a state part of every snapshot.
 
         Either `state` has `state_dict()` and `load_state_dict(...)`, or `get` returns what to keep and `set` takes
         it back. `early`: it changes before the next update (an average of weights, running statistics), so a save
         beside training copies it at once. The buffers of a torch module are taken for such by themselves.
+        `part`: "replicated" when all ranks (of the group named, where there are several) hold the same bits, "local"
+        for what is small and the rank's own, as random generators and the position in the data; "sharded" otherwise.
+        A job whose states are all replicated or local loses no step with a node, however far storage lags behind.
         Raises ConfigurationError for anything else and for a name that is taken.
         """
-        self._states.add(name, state, get=get, put=set, early=early)
+        self._states.add(name, state, get=get, put=set, early=early, part=part, group=group)
 
     def before_update(self) -> None:
         """Say that the registered states are about to change: returns when no save reads them any more.
@@ -86,6 +93,13 @@ class Run:
         Returns the number of finished steps to go on from, 0 when there is no snapshot.
         """
         return 0
+
+    def due(self, step: int) -> bool:
+        """Return whether a snapshot follows `step`: for programs that write it themselves."""
+        return False
+
+    def resumed(self) -> None:
+        """Say that training goes on: the time since the last step, in which it saved, is no part of the next."""
 
     def step(self, step: int, *, loss: Any = None) -> None:
         """Tell that `step` steps are finished; `loss` is anything `float` takes. Takes a snapshot when one is due.
@@ -112,6 +126,8 @@ class GuardedRun(Run):
         self.problem = ""  # why the last save failed; empty when it worked
         self._folder = JobFolder(Path(environment["STEPKEEPER_DIR"]))
         self._restore_from = environment.get("STEPKEEPER_RESTORE", "")
+        self._saves_itself = bool(environment.get("STEPKEEPER_SNAPSHOT_DIR"))
+        self._begins_at = number(environment, "STEPKEEPER_RESTORE_STEP", 0)
         self._hints = Hints(self._folder.agent_socket)
         self._schedule = Schedule(self._folder.period)
         self._clock = StepClock()
@@ -155,6 +171,9 @@ class GuardedRun(Run):
 
     def register(self, name: str, state: Any = None, **how: Any) -> None:
         """Make a state part of every snapshot; see `Run.register`."""
+        if self._saves_itself:
+            hint = "Write files to STEPKEEPER_SNAPSHOT_DIR, or leave snapshot_folder out of the job."
+            raise ConfigurationError(f"{name!r}: this job's snapshots are the files its program writes", hint=hint)
         super().register(name, state, **how)
         hook = getattr(state, "register_step_pre_hook", None)
         if callable(hook):
@@ -175,6 +194,11 @@ class GuardedRun(Run):
             self._states.put(states)
             self._tier.follow(shard)
             self._step = self.restored_step = shard.step
+        if self._saves_itself:
+            self._step = self.restored_step = self._begins_at
+            self._publish(math.nan)
+            self._clock.resume(time.monotonic())
+            return self.restored_step
         try:
             self._tier.sweep()
         except OSError as error:
@@ -200,7 +224,7 @@ class GuardedRun(Run):
     def _reserve(self) -> None:
         """Reserve the memory for snapshots now: a lack of it is told at the start and not at the first save."""
         try:
-            self._tier.reserve(self._states.collect())
+            self._tier.reserve(self._states.collect(), named=self._states.named())
         except Exception as error:
             self._report_problem(self._step, error)
 
@@ -227,6 +251,14 @@ class GuardedRun(Run):
             self._report_problem(self._step, error)
         self._clock.leave_out(time.monotonic() - began)
 
+    def due(self, step: int) -> bool:
+        """Return whether a snapshot follows `step`, by the plan as it is now: for programs that write it themselves."""
+        return self._schedule.due(step)
+
+    def resumed(self) -> None:
+        """Say that training goes on; see `Run.resumed`."""
+        self._clock.resume(time.monotonic())
+
     def step(self, step: int, *, loss: Any = None) -> None:
         """Report that `step` steps are finished, and take a snapshot when one is due after it.
 
@@ -234,7 +266,7 @@ class GuardedRun(Run):
         """
         super().step(step, loss=loss)
         self._clock.tick(time.monotonic())
-        due = self._schedule.due(step)
+        due = self._schedule.due(step) and not self._saves_itself
         self._publish(math.nan if loss is None else float(loss))
         if not self._first_step_told:
             self._first_step_told = True
@@ -246,7 +278,7 @@ class GuardedRun(Run):
                 restored_step=self.restored_step,
                 plan_version=self._schedule.version,
             )
-            if not due:
+            if not (due or self._saves_itself):
                 self._settle()
                 self._reserve()  # an optimizer has its state only after its first step
                 self._clock.resume(time.monotonic())
@@ -277,7 +309,8 @@ class GuardedRun(Run):
         try:
             began = time.monotonic()
             early = self._states.early(all_wait=self._told_by_program)
-            self._tier.save(step, self._states.collect(), lazy=lazy, early=early, began=began)
+            named = self._states.named()
+            self._tier.save(step, self._states.collect(), lazy=lazy, early=early, began=began, named=named)
         except Exception as error:
             self._report_problem(step, error)
 
@@ -315,14 +348,3 @@ def attach(environment: Mapping[str, str] | None = None) -> Run:
     """
     environment = os.environ if environment is None else environment
     return GuardedRun(environment) if environment.get("STEPKEEPER_DIR") else Run(environment)
-
-
-def _number(environment: Mapping[str, str], name: str, default: int) -> int:
-    text = environment.get(name, "") or str(default)
-    try:
-        value = int(text)
-    except ValueError:
-        raise ConfigurationError(f"{name} must be a whole number, not {text!r}") from None
-    if value < 0:
-        raise ConfigurationError(f"{name} must not be negative, but is {value}")
-    return value

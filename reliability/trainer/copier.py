@@ -23,14 +23,21 @@ WAKE_BYTES = 32 * 2**20
 Piece = tuple[int, int, int]  # to, from, bytes
 
 
-def pieces(slot: Slot, buffers: Sequence[Buffer], offsets: Sequence[int], *, lazy: bool | None = None) -> list[Piece]:
-    """Return what is to be copied where: all of it, or only what may wait (`lazy`) or may not."""
+def pieces(slot: Slot, buffers: Sequence[Buffer], offsets: Sequence[int]) -> list[Piece]:
+    """Return what is to be copied where."""
+    later, now = divided(slot, buffers, offsets)
+    return now + later
+
+
+def divided(slot: Slot, buffers: Sequence[Buffer], offsets: Sequence[int]) -> tuple[list[Piece], list[Piece]]:
+    """Return what is to be copied where: what may wait until the state changes, and what may not."""
+    later: list[Piece] = []
+    now: list[Piece] = []
     start = slot.address
-    return [
-        (start + offset, buffer.address, buffer.size)
-        for buffer, offset in zip(buffers, offsets, strict=True)
-        if buffer.size and buffer.device is None and (lazy is None or buffer.lazy is lazy)
-    ]
+    for buffer, offset in zip(buffers, offsets, strict=True):
+        if buffer.size and buffer.device is None:
+            (later if buffer.lazy else now).append((start + offset, buffer.address, buffer.size))
+    return later, now
 
 
 def copy(work: Sequence[Piece]) -> None:
@@ -113,10 +120,10 @@ class DeviceCopy:
 
     def begin(self, slot: Slot, buffers: Sequence[Buffer], offsets: Sequence[int]) -> Callable[[], None]:
         """Queue the copies and return what waits for them."""
-        placed = [pair for pair in zip(buffers, offsets, strict=True) if pair[0].device is not None]
         torch = loaded("torch")
-        if not placed or torch is None:
+        if torch is None or not any(buffer.device is not None for buffer in buffers):
             return lambda: None
+        placed = [pair for pair in zip(buffers, offsets, strict=True) if pair[0].device is not None]
         self._pin(torch, slot)
         self._stream = self._stream or torch.cuda.Stream()
         self._stream.wait_stream(torch.cuda.current_stream())

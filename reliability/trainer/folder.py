@@ -84,8 +84,8 @@ class CommitRecord:
     """What makes a shard exist; the node's second process writes it once it has read all of the shard.
 
     `taken_at` is the Unix time at which the save began; training stood still for `stall_s` of the time since (0 and 0
-    of a shard that nobody saw being saved). `digest` covers the whole shard file, `sums` are those of `sums.py` for
-    each chunk.
+    of a shard that nobody saw being saved, None where nobody could tell). `digest` covers the whole shard file, `sums`
+    are those of `sums.py` for each chunk.
     """
 
     job: str
@@ -95,7 +95,7 @@ class CommitRecord:
     size_bytes: int
     digest: str
     taken_at: float
-    stall_s: float
+    stall_s: float | None
     format: str
     sums: list[str]
 
@@ -126,7 +126,7 @@ _RECORD_FIELDS: dict[str, Any] = {
     "size_bytes": int,
     "digest": str,
     "taken_at": (int, float),
-    "stall_s": (int, float),
+    "stall_s": (int, float, type(None)),
     "format": str,
     "sums": list,
 }

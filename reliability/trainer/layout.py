@@ -12,6 +12,10 @@
            64  header: JSON {"tree": ..., "buffers": [length, ...], "job", "epoch", "step", "rank"}
                buffers, each at the next multiple of 64 bytes
 
+A header with "parts", one letter for each buffer (l local, s sharded, r replicated), says that they lie in this order,
+the replicated ones from the next multiple of 4096 on. All bytes between and behind the buffers are zero then: the
+replicated part is the same, bit by bit, in the shards of all ranks that have it ("group" tells which these are).
+
 All numbers are little endian. A slot in memory has the very same bytes. It counts from the one store on that sets its
 state to ready, which comes after everything else; what it is then, every later copy is.
 """
@@ -23,6 +27,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from . import parts
 from .errors import CorruptSnapshot
 
 FORMAT = "stepkeeper-2"
@@ -81,11 +86,15 @@ class Prelude:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where everything of one shard lies: the offset of each buffer, and how many bytes it takes in all."""
+    """Where everything of one shard lies: the offset of each buffer, and how many bytes it takes in all.
+
+    The replicated part is what lies from `shared_at` to `needed`; nothing is when the two are the same.
+    """
 
     offsets: tuple[int, ...]
     data_at: int
     needed: int
+    shared_at: int
 
     def prelude(self, header: bytes, *, total: int, generation: int, taken_at: float, stall_s: float) -> Prelude:
         """Return the prelude of a shard of `total` bytes with this layout, as it is while it is being written."""
@@ -103,9 +112,11 @@ def aligned(offset: int, to: int = ALIGNMENT) -> int:
     return offset + -offset % to
 
 
-def header_of(about: dict[str, Any], tree: Any, sizes: Sequence[int]) -> bytes:
-    """Return the header of a state."""
+def header_of(about: dict[str, Any], tree: Any, sizes: Sequence[int], told: str = "", group: str = "") -> bytes:
+    """Return the header of a state; `told`: the parts of its buffers, nothing when all are the rank's own."""
     header = {**about, "tree": tree, "buffers": list(sizes)}
+    if told:
+        header.update(parts=told, group=group)
     return json.dumps(header, separators=(",", ":"), allow_nan=False).encode()
 
 
@@ -116,18 +127,30 @@ def room_for(header: bytes, before: int = 0) -> int:
     return before if ends <= before <= 2 * roomy else roomy
 
 
-def plan(sizes: Sequence[int], data_at: int) -> Layout:
-    """Return the layout of buffers of these sizes, the first of which begins at `data_at`."""
-    offsets = []
-    at = data_at
-    for size in sizes:
-        offsets.append(at)
-        at += size + -size % ALIGNMENT
-    return Layout(tuple(offsets), data_at, aligned(at, PAGE))
+def plan(sizes: Sequence[int], data_at: int, told: str = "") -> Layout:
+    """Return the layout of buffers of these sizes, the first of which begins at `data_at`; `told`: their parts."""
+    offsets, at, shared_at = [0] * len(sizes), data_at, -1
+    for number in parts.order(told) if told else range(len(sizes)):
+        if told and told[number] == "r" and shared_at < 0:
+            at = shared_at = aligned(at, PAGE)
+        offsets[number] = at
+        at = aligned(at + sizes[number])
+    needed = aligned(at, PAGE)
+    return Layout(tuple(offsets), data_at, needed, shared_at if shared_at >= 0 else needed)
 
 
-def read_header(prelude: Prelude, raw: memoryview, where: object) -> tuple[dict[str, Any], list[int], list[int]]:
-    """Return (header, offsets, sizes of the buffers) of the bytes before `data_at`. Raises CorruptSnapshot."""
+def gaps(layout: Layout, sizes: Sequence[int], total: int) -> list[tuple[int, int]]:
+    """Return the stretches (from, to) of a shard of `total` bytes, from its data on, that no buffer takes."""
+    found, at = [], layout.data_at
+    for offset, size in sorted(zip(layout.offsets, sizes, strict=True)):
+        if offset > at:
+            found.append((at, offset))
+        at = max(at, offset + size)
+    return [*found, (at, total)] if at < total else found
+
+
+def read_header(prelude: Prelude, raw: memoryview, where: object) -> tuple[dict[str, Any], Layout, list[int]]:
+    """Return (header, layout, sizes of the buffers) of the bytes before `data_at`. Raises CorruptSnapshot."""
     text = raw[PRELUDE_BYTES : PRELUDE_BYTES + prelude.header]
     found = checksum(text, total=prelude.total, generation=prelude.generation, data_at=prelude.data_at)
     if len(text) != prelude.header or found != prelude.crc:
@@ -135,12 +158,12 @@ def read_header(prelude: Prelude, raw: memoryview, where: object) -> tuple[dict[
     try:
         header = json.loads(text.tobytes())
         sizes = [int(size) for size in header["buffers"]]
+        told = str(header.get("parts", ""))
+        if told and len(told) != len(sizes):
+            raise ValueError(f"{len(told)} parts of {len(sizes)} buffers")
+        layout = plan(sizes, prelude.data_at, told)
     except (ValueError, RecursionError, KeyError, TypeError) as error:
         raise CorruptSnapshot(f"{where} has a header that makes no sense: {error!r}") from error
-    offsets, at = [], prelude.data_at
-    for size in sizes:
-        offsets.append(at)
-        at = aligned(at + size)
-    if min(sizes, default=0) < 0 or at > prelude.total:
+    if min(sizes, default=0) < 0 or layout.needed > prelude.total:
         raise CorruptSnapshot(f"{where} ends at byte {prelude.total}, before its contents do")
-    return header, offsets, sizes
+    return header, layout, sizes

@@ -5,7 +5,9 @@ over only while another one of that line is whole. Slots of an earlier attempt o
 they hold; a file that is one too many goes when a newer shard has taken its place.
 """
 
+import itertools
 import os
+import secrets
 import time
 from pathlib import Path
 
@@ -31,6 +33,8 @@ class SlotPool:
         self._owner: int | None = None
         self._opened = False
         self._line_ends: Shard | None = None
+        self._mark = secrets.token_hex(6)
+        self._numbers = itertools.count()
         self.slots: list[Slot] = []
 
     def follow(self, restored: Shard | None) -> None:
@@ -146,10 +150,8 @@ class SlotPool:
         return shard is not None and shard.epoch <= self._epoch
 
     def _free_name(self) -> Path:
-        number = 0
-        while (path := self._folder.memory / f"slot-{self._rank}-{os.getpid()}-{number}").exists():
-            number += 1
-        return path
+        """Return a name that no slot has: process ids come again in every container, so the name holds none."""
+        return self._folder.memory / f"slot-{self._rank}-{self._mark}-{next(self._numbers)}"
 
     def _roomy(self, needed: int) -> int:
         """A little more than needed: a header grows with the numbers in it, and slots that fit are used again."""

@@ -21,7 +21,7 @@ from .folder import CommitRecord, Shard
 from .layout import Prelude
 from .live import Placement, place
 from .sources import Mapped, OnDisk, Slotted, in_memory
-from .sums import CHUNK_BYTES, PIECE_BYTES, Sums
+from .sums import CHUNK_BYTES, Sums
 from .tree import Decoder
 
 WORKERS = 2
@@ -58,11 +58,11 @@ def _read(fd: int, path: Path, record: CommitRecord, live: Any, mapped: Callable
     if prelude.total != size or prelude.state != layout.READY:
         raise CorruptSnapshot(f"{path} was never finished")
     head = memoryview(os.pread(fd, prelude.data_at, 0))
-    header, offsets, sizes = layout.read_header(prelude, head, path)
+    header, laid, sizes = layout.read_header(prelude, head, path)
     _check_name(header, record, path)
     placed = place(header["tree"], live)
     targets, buffers = _targets(sizes, placed)
-    scatter = Scatter(offsets, sizes, targets)
+    scatter = Scatter(laid.offsets, sizes, targets)
     source = _source(fd, size, path, mapped)
     try:
         _stream(source, size, path, record.sums, scatter)
@@ -105,7 +105,7 @@ class Scatter:
     """Copies stretches of a shard to the buffers they belong to."""
 
     def __init__(self, offsets: Sequence[int], sizes: Sequence[int], targets: Sequence[int]) -> None:
-        kept = [index for index, size in enumerate(sizes) if size]
+        kept = sorted((index for index, size in enumerate(sizes) if size), key=lambda index: offsets[index])
         self._offsets = [offsets[index] for index in kept]
         self._sizes = [sizes[index] for index in kept]
         self._targets = [targets[index] for index in kept]
@@ -151,9 +151,11 @@ def _stream(source: Slotted | OnDisk, size: int, path: Path, expected: Sequence[
 
 
 def _checked_copy(source: int, start: int, length: int, scatter: Scatter, *, thorough: bool) -> Sums:
-    """Copy one chunk and return its sums, piece by piece while it lies in the processor's cache."""
+    """Copy one chunk and return its sums, formed while it lies in a cache.
+
+    It is copied in one go: memory copies of half a megabyte take twice as long for the same bytes.
+    """
+    scatter.copy(source, start, length)
     sums = Sums(source, length, thorough=thorough)
-    for at in range(0, length, PIECE_BYTES):
-        scatter.copy(source + at, start + at, min(PIECE_BYTES, length - at))
-        sums.add(at)
+    sums.add_all()
     return sums

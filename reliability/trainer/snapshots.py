@@ -7,19 +7,22 @@ second process then computes its digest and writes the commit record beside it.
 """
 
 import contextlib
+import ctypes
 import os
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import copier, layout
-from .arrays import Buffer
+from . import copier, layout, moments, parts
+from .arrays import Buffer, Known
 from .copier import CopyThread, DeviceCopy, TearCheck
 from .errors import HeaderGrew
 from .folder import JobFolder, Shard
 from .layout import Layout
+from .parts import Named
 from .pool import SlotPool
 from .slots import Slot
 from .tree import Early, Encoder
@@ -43,6 +46,8 @@ class _Save:
     layout: Layout
     tree: Any
     buffers: list[Buffer]
+    told: str
+    group: str
     generation: int
     taken_at: float
     began: float
@@ -76,7 +81,10 @@ class MemoryTier:
         self._pool = SlotPool(folder, rank=rank, epoch=epoch, wanted=self._saving.slots)
         self._copying = CopyThread()
         self._device = DeviceCopy()
+        self._known = Known()
+        self._planned: tuple[tuple[list[int], int, str], Layout] | None = None  # most states keep their form
         self._current: _Save | None = None
+        self._laid: weakref.WeakKeyDictionary[Slot, object] = weakref.WeakKeyDictionary()
         self._data_at = 0
         self._planned_for = -1  # how many buffers the room for the header was made for
         self._told_at = 0.0  # when the last save wrote down its stall
@@ -93,20 +101,28 @@ class MemoryTier:
         """Return where a shard of an earlier attempt is mapped: its slots are taken over."""
         return self._pool.address_of(path)
 
-    def reserve(self, state: Any) -> None:
+    def reserve(self, state: Any, *, named: Named = parts.NOTHING) -> None:
         """Reserve and touch the slots for a state of this size. Raises SlotMemory, UnsupportedState, OSError."""
-        encoder = Encoder()
+        encoder = Encoder(named=named)
         tree = encoder.encode(state)
-        self._pool.reserve(self._plan(tree, encoder.buffers, afresh=True).needed)
+        told = parts.letters(encoder.parts) if named.any else ""
+        self._pool.reserve(self._plan(tree, encoder.buffers, told, named.group, afresh=True).needed)
 
     def save(
-        self, step: int, state: Any, *, lazy: bool = False, early: Early | None = None, began: float | None = None
+        self,
+        step: int,
+        state: Any,
+        *,
+        lazy: bool = False,
+        early: Early | None = None,
+        began: float | None = None,
+        named: Named = parts.NOTHING,
     ) -> Shard:
         """Copy the state after `step` into a slot; with `lazy` it must not change before `settle` has returned.
 
         `early`: what in the state does change before, and is copied at once. `began`: monotonic time at which training
         stopped for it, before the state was gathered; the stall counts from there. What training waits for after the
-        stall was written down is known only then, so it is told with the next save.
+        stall was written down is known only then, so it is told with the next save. `named`: the parts of the states.
 
         Raises OSError, SlotMemory, SlotsBusy, UnsupportedState, TornSnapshot (also of a lazy save before this one);
         then nothing of it counts and the older shards are untouched.
@@ -116,11 +132,12 @@ class MemoryTier:
         taken_at = time.time() - (time.monotonic() - began)
         self._generation += 1
         try:
-            encoder = Encoder(early)
+            encoder = Encoder(early, named, self._known)
             tree, buffers = encoder.encode(state), encoder.buffers
-            plan = self._plan(tree, buffers, afresh=not lazy)
+            told = parts.letters(encoder.parts) if named.any else ""
+            plan = self._plan(tree, buffers, told, named.group, afresh=not lazy)
             slot, shard = self._pool.take(plan.needed), Shard(self._epoch, step, self._rank)
-            save = _Save(shard, slot, plan, tree, buffers, self._generation, taken_at, began)
+            save = _Save(shard, slot, plan, tree, buffers, told, named.group, self._generation, taken_at, began)
             self._current = save
             self._copy(save, lazy=lazy)
             if not lazy:
@@ -156,31 +173,53 @@ class MemoryTier:
 
     def _copy(self, save: _Save, *, lazy: bool) -> None:
         slot, buffers, offsets = save.slot, save.buffers, save.layout.offsets
+        if save.told:
+            self._clear_gaps(save)
+        else:
+            self._laid.pop(slot, None)
         tear = TearCheck(buffers, offsets) if self._saving.check else None
         arrived = self._device.begin(slot, buffers, offsets)
         if not lazy:
             self._copy_at_once(copier.pieces(slot, buffers, offsets))
             self._finish(save, arrived, tear)
             return
-        copier.copy(copier.pieces(slot, buffers, offsets, lazy=False))
+        later, now = copier.divided(slot, buffers, offsets)
+        copier.copy(now)
         save.stall_s = time.monotonic() - save.began
-        self._copying.begin(lambda: self._copy_later(save, arrived, tear))
+        self._copying.begin(lambda: self._copy_later(save, later, arrived, tear))
 
-    def _copy_later(self, save: _Save, arrived: Callable[[], None], tear: TearCheck | None) -> None:
+    def _clear_gaps(self, save: _Save) -> None:
+        """Have nothing of an earlier save between the buffers: what ranks have in common must be the same bits."""
+        sizes = tuple(buffer.size for buffer in save.buffers)
+        laid = (save.layout, sizes)
+        if self._laid.get(save.slot) == laid:
+            return
+        for start, end in layout.gaps(save.layout, sizes, save.slot.size):
+            ctypes.memset(save.slot.address + start, 0, end - start)
+        self._laid[save.slot] = laid
+
+    def _copy_later(
+        self, save: _Save, work: list[copier.Piece], arrived: Callable[[], None], tear: TearCheck | None
+    ) -> None:
         """Beside training: what was not copied at once."""
-        copier.copy(copier.pieces(save.slot, save.buffers, save.layout.offsets, lazy=True))
+        copier.copy(work)
         self._finish(save, arrived, tear)
 
-    def _plan(self, tree: Any, buffers: Sequence[Buffer], *, afresh: bool) -> Layout:
+    def _plan(self, tree: Any, buffers: Sequence[Buffer], told: str, group: str, *, afresh: bool) -> Layout:
         """Return where the buffers go. A save beside training leaves as much room for its header as the last needed."""
         sizes = [buffer.size for buffer in buffers]
         if afresh or self._planned_for != len(sizes):
-            self._data_at = layout.room_for(layout.header_of(self._facts(0), tree, sizes), self._data_at)
+            header = layout.header_of(self._facts(0), tree, sizes, told, group)
+            self._data_at = layout.room_for(header, self._data_at)
             self._planned_for = len(sizes)
-        return layout.plan(sizes, self._data_at)
+        wanted = (sizes, self._data_at, told)
+        if self._planned is None or self._planned[0] != wanted:
+            self._planned = (wanted, layout.plan(*wanted))
+        return self._planned[1]
 
-    def _facts(self, step: int) -> dict[str, Any]:
-        return {**self._about, "step": step, "taken": self.taken + 1, "failed": self.failed}
+    def _facts(self, step: int, began: float = 0.0) -> dict[str, Any]:
+        counts = {"taken": self.taken + 1, "failed": self.failed}
+        return {**self._about, "step": step, "moment": moments.moment(began), **counts}
 
     def _copy_at_once(self, work: list[copier.Piece]) -> None:
         if self._saving.threads < 2 or sum(piece[2] for piece in work) < copier.WAKE_BYTES:
@@ -196,7 +235,7 @@ class MemoryTier:
     def _finish(self, save: _Save, arrived: Callable[[], None], tear: TearCheck | None) -> None:
         """Make what was copied count, once all of it has arrived."""
         sizes = [buffer.size for buffer in save.buffers]
-        header = layout.header_of(self._facts(save.shard.step), save.tree, sizes)
+        header = layout.header_of(self._facts(save.shard.step, save.began), save.tree, sizes, save.told, save.group)
         if layout.PRELUDE_BYTES + len(header) > save.layout.data_at:
             self._planned_for = -1
             raise HeaderGrew(f"what is not arrays grew to {len(header)} bytes, which left no room in the slot")

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from . import arrays
+from . import arrays, parts
 from .errors import ConfigurationError, StateMismatch
+from .parts import Named
 from .tree import Early
 
 
@@ -16,6 +17,8 @@ class _State:
     early: bool
     module: Any
     hooked: bool
+    part: str
+    group: str
 
 
 class States:
@@ -32,6 +35,8 @@ class States:
         get: Callable[[], Any] | None,
         put: Callable[[Any], object] | None,
         early: bool,
+        part: str = parts.SHARDED,
+        group: str = "",
     ) -> None:
         """Register a state. Raises ConfigurationError for one with no way out and in and for a name that is taken."""
         if name in self._states:
@@ -45,11 +50,17 @@ class States:
             )
         module = state if callable(getattr(state, "named_buffers", None)) else None
         hooked = callable(getattr(state, "register_step_pre_hook", None))
-        self._states[name] = _State(get, put, early, module, hooked)
+        self._states[name] = _State(get, put, early, module, hooked, parts.checked(part, name), group)
 
     def collect(self) -> dict[str, Any]:
         """Return all states as they are now."""
         return {name: state.get() for name, state in self._states.items()}
+
+    def named(self) -> Named:
+        """Return which part each state is, and of which group the replicated ones are."""
+        groups = {state.group for state in self._states.values() if state.part == parts.REPLICATED}
+        by_name = {name: state.part for name, state in self._states.items() if state.part != parts.SHARDED}
+        return Named(by_name, " ".join(sorted(groups - {""})))
 
     def early(self, *, all_wait: bool) -> Early:
         """Return what changes before the next update, the buffers of modules among it.

@@ -35,6 +35,14 @@ class Sums:
         if self._thorough and end - at > 8:
             self._shifted += self._add(at + 4, end - 4)
 
+    def add_all(self) -> None:
+        """Take in the whole chunk; where only the first sum is formed, at once: it is the same in any pieces."""
+        if self._thorough:
+            for at in range(0, self._size, PIECE_BYTES):
+                self.add(at)
+        else:
+            self._straight += self._add(0, self._size)
+
     def text(self) -> str:
         """Return both sums as a commit record holds them: 32 hexadecimal digits."""
         return f"{self._straight & _MASK:016x}{self._shifted & _MASK:016x}"

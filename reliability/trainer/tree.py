@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from . import arrays
-from .arrays import Buffer
+from . import arrays, parts
+from .arrays import Buffer, Known
 from .errors import CorruptSnapshot, UnsupportedState
 
 MAX_DEPTH = 100
@@ -39,10 +39,21 @@ class Encoder:
     Memory that several values share is one buffer: tied weights are stored once and come back tied.
     """
 
-    def __init__(self, early: Early | None = None) -> None:
-        """`early`: what in the state changes before the program's next update."""
+    def __init__(
+        self, early: Early | None = None, named: parts.Named = parts.NOTHING, known: Known | None = None
+    ) -> None:
+        """`early`: what in the state changes before the program's next update; `named`: the parts of its states.
+
+        `known`: what the last save saw.
+        """
         self.buffers: list[Buffer] = []
+        self._known = known or Known()
+        self._known.begin()
+        self._tensor_type = getattr(arrays.loaded("torch"), "Tensor", None)
+        self.parts: list[str] = []
         self._early = early or Early()
+        self._named = named
+        self._part = parts.SHARDED
         self._shared: dict[tuple[int, int], int] = {}
 
     def encode(self, value: Any, where: str = "state", depth: int = 0) -> Any:
@@ -65,7 +76,14 @@ class Encoder:
         items = []
         for key, item in value.items():
             place = f"{where}[{key!r}]"
-            items.append([self.encode(key, f"the key {place}", depth + 1), self.encode(item, place, depth + 1)])
+            if depth == 0:
+                self._part = self._named.by_name.get(key, parts.SHARDED)
+            plain = type(key) is str and key.isascii()  # nearly all are
+            name = key if plain else self.encode(key, f"the key {place}", depth + 1)
+            if type(item) is self._tensor_type:  # nearly all that takes time: straight to the point
+                items.append([name, self._tensor(item, place, spread=False)])
+            else:
+                items.append([name, self.encode(item, place, depth + 1)])
         node = {_MAPPINGS[type(value)]: items}
         versions = getattr(value, "_metadata", None)  # torch keeps the versions of modules there
         if versions is not None:
@@ -73,12 +91,10 @@ class Encoder:
         return node
 
     def _raw(self, value: Any, where: str) -> Any:
+        if arrays.is_tensor(value):
+            return self._tensor(value, where, spread=parts.is_spread(value))
         if type(value) in (bytes, bytearray):
             return {type(value).__name__: self._plain(bytes(value), where)}
-        if arrays.is_tensor(value):
-            node, buffer = arrays.tensor_buffer(value, where)
-            node["tensor"] = self._add(buffer)
-            return node
         if arrays.is_ndarray(value):
             descr = arrays.described(value.dtype, where)
             axes, buffer = arrays.ndarray_buffer(value, where)
@@ -88,12 +104,17 @@ class Encoder:
             return {"scalar": self._plain(value.tobytes(), where), "dtype": descr}
         raise UnsupportedState(f"{where} is a {type(value).__module__}.{type(value).__qualname__}")
 
+    def _tensor(self, value: Any, where: str, *, spread: bool) -> dict[str, Any]:
+        node, buffer = self._known.buffer(value, where)
+        node["tensor"] = self._add(buffer, spread=spread)
+        return node
+
     def _plain(self, data: bytes, where: str) -> int:
         """Add bytes that nobody else can change."""
         address = ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value if data else 0
         return self._add(Buffer(len(data), address or 0, data, where))
 
-    def _add(self, buffer: Buffer) -> int:
+    def _add(self, buffer: Buffer, *, spread: bool = False) -> int:
         if buffer.lazy and self._early.holds(buffer):
             buffer = replace(buffer, lazy=False)
         number = len(self.buffers)
@@ -101,6 +122,7 @@ class Encoder:
             number = self._shared.setdefault((buffer.address, buffer.size), number)
         if number == len(self.buffers):
             self.buffers.append(buffer)
+            self.parts.append(parts.SHARDED if spread else self._part)
         return number
 
 

@@ -11,7 +11,7 @@ from reliability.errors import ReliabilityError
 from reliability.filters import JobFilter
 from reliability.forms import DrillForm
 from reliability.models import Drill, Job
-from reliability.selectors.job_pages import job_page, ledger
+from reliability.selectors.job_pages import job_page
 from reliability.selectors.progress import job_lines
 from reliability.services import drills, failovers
 from reliability.services import jobs as job_services
@@ -36,16 +36,6 @@ def job(request: HttpRequest, name: str) -> HttpResponse:
     found = get_object_or_404(Job, name=name)
     context = {"page": job_page(found, now=timezone.now()), "job": found}
     return render_page(request, "jobs/page.html", context, topics=[f"job:{found.pk}"])
-
-
-@reads("snapshot")
-@require_safe
-def snapshots(request: HttpRequest) -> HttpResponse:
-    """Show the snapshot ledger over jobs."""
-    listed = JobFilter(request.GET, Job.objects.all())
-    jobs = list(listed.qs)
-    context = {"ledger": ledger(jobs), "lines": job_lines(jobs, now=timezone.now()), "filter": listed}
-    return render_page(request, "snapshots/list.html", context)
 
 
 @operates

@@ -5,9 +5,9 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.views.decorators.http import require_POST, require_safe
 
-from reliability.errors import ReliabilityError
+from reliability.errors import InvalidInput, ReliabilityError
 from reliability.filters import NodeFilter
-from reliability.forms import HoldForm
+from reliability.forms import DomainForm, HoldForm
 from reliability.models import Hold, Node
 from reliability.selectors import core
 from reliability.selectors.node_pages import node_page, nodes_with_places, standby_lines
@@ -33,8 +33,17 @@ def node_list(request: HttpRequest) -> HttpResponse:
 def node(request: HttpRequest, name: str) -> HttpResponse:
     """Show one node."""
     found = get_object_or_404(Node, name=name)
-    context = {"node": found, "page": node_page(found), "hold_form": HoldForm()}
-    return render_page(request, "nodes/page.html", context, topics=[f"node:{found.pk}"])
+    return render_page(request, "nodes/page.html", _context(found), topics=[f"node:{found.pk}"])
+
+
+def _context(found: Node, *, hold: HoldForm | None = None, domain: DomainForm | None = None) -> dict[str, object]:
+    """Return what the page shows, with the form that was not filled in well, if any."""
+    return {
+        "node": found,
+        "page": node_page(found),
+        "hold_form": hold or HoldForm(),
+        "domain_form": domain or DomainForm(initial={"domain": found.failure_domain}),
+    }
 
 
 @reads("node")
@@ -53,10 +62,27 @@ def hold(request: HttpRequest, name: str) -> HttpResponse:
     found = get_object_or_404(Node, name=name)
     form = HoldForm(request.POST)
     if not form.is_valid():
-        context = {"node": found, "page": node_page(found), "hold_form": form}
-        return render_page(request, "nodes/page.html", context, status=400)
+        return render_page(request, "nodes/page.html", _context(found, hold=form), status=400)
     node_services.hold(found, owner=request.user.get_username(), reason=form.cleaned_data["reason"])
     tell(request, f"{name} is held: it will not be used until the hold is released.")
+    return redirect("node", name=name)
+
+
+@operates
+@require_POST
+def set_domain(request: HttpRequest, name: str) -> HttpResponse:
+    """Say what fails together with a node."""
+    found = get_object_or_404(Node, name=name)
+    form = DomainForm(request.POST)
+    if form.is_valid():
+        try:
+            node_services.set_failure_domain(found, form.cleaned_data["domain"])
+        except InvalidInput as error:
+            form.add_error("domain", error.message)
+    if not form.is_valid():
+        return render_page(request, "nodes/page.html", _context(found, domain=form), status=400)
+    domain = form.cleaned_data["domain"]
+    tell(request, f"{name} fails together with the nodes of {domain}." if domain else f"{name} fails for itself.")
     return redirect("node", name=name)
 
 

@@ -31,6 +31,8 @@ class Ingest:
         self.orders: list[dict[str, str]] = []
         self.epochs: dict[str, int] = {}
         self.floors: dict[str, int] = {}
+        self.ssd_floors: dict[str, int] = {}
+        self.may_go: dict[str, dict[str, list[list[int]]]] = {}
         self.malformed: Callable[[dict[str, Any]], bool] = lambda item: False
         self.refused: Callable[[dict[str, Any]], bool] = lambda item: False
         self.replaced = ""
@@ -139,6 +141,8 @@ class Ingest:
             "orders": orders,
             "epochs": self.epochs,
             "storage_floor": self.floors,
+            "ssd_floor": self.ssd_floors,
+            "may_go": self.may_go,
         }
         return 409 if any(result["status"] == "refused" for result in results) else 200, answer
 

@@ -86,6 +86,7 @@ class LocalNode:
             node=NODE,
             runtime=self.runtime,
             memory_dir=self.folder / "memory",
+            ssd_dir=self.folder / "ssd",
             jobs_dir=self.jobs_dir,
             report=lambda kind, body, job="", epoch=0: self.reports.append(
                 {"kind": kind, "job": job, "epoch": epoch, **body}

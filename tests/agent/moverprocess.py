@@ -46,6 +46,12 @@ class MoverProcess:
         argv += [f"--jobs-dir={self.jobs}", f"--memory-dir={self.folder / 'memory'}", f"--ssd-dir={self.ssd}"]
         self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=CHECKOUT)
 
+    def wake(self) -> None:
+        """Have it look at once, as the agent does when there is something new."""
+        if self.process is not None and self.process.stdin is not None:
+            self.process.stdin.write(b"\n")
+            self.process.stdin.flush()
+
     def listen(self) -> list[dict[str, Any]]:
         """Return all lines said so far."""
         assert self.process is not None

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from reliability.agent import config, jobrecord
+from reliability.agent.jobrecord import JobRecord
 from reliability.agent.movers import Movers
 from reliability.agent.ssd_mover import KEEP_ON_SSD, SsdMover
 from reliability.tiers import copying
@@ -305,13 +306,27 @@ def test_what_another_job_of_this_name_left_on_the_ssd_is_set_aside_and_not_told
     to_ssd.start()
     until(lambda: to_ssd.steps() == [10])
     assert [problem["code"] for problem in to_ssd.problems()] == ["tier_conflict"]
-    [aside] = [path for path in to_ssd.ssd.iterdir() if path.name != JOB]
+    [aside] = [path for path in to_ssd.ssd.iterdir() if path.is_dir() and path.name != JOB]
     assert (aside / "e1-s1000-r0.snap").read_bytes() == b"theirs"
     to_ssd.kill()
     to_ssd.said.clear()
     to_ssd.start()
     until(lambda: to_ssd.steps() == [10])
     assert to_ssd.problems() == []
+
+
+def test_an_ssd_whose_owner_file_was_emptied_keeps_its_copies(to_ssd: MoverProcess) -> None:
+    ours = DirectoryTier(to_ssd.ssd / JOB)
+    ours.claim("ours", ranks=1)
+    commit(to_ssd.ssd / JOB, Shard(1, 10, 0), b"ours")
+    (to_ssd.ssd / JOB / "owner.json").write_bytes(b"")
+    to_ssd.record.job_key = "ours"
+    to_ssd.save()
+    to_ssd.start()
+    until(lambda: to_ssd.steps() == [10])
+    assert to_ssd.problems() == []
+    assert [path.name for path in to_ssd.ssd.iterdir() if path.is_dir()] == [JOB]
+    assert (to_ssd.ssd / JOB / "owner.json").read_bytes() == (to_ssd.ssd / JOB / "owner-again.json").read_bytes() != b""
 
 
 def test_copies_on_the_ssd_are_for_the_agents_user_alone(to_ssd: MoverProcess) -> None:
@@ -362,3 +377,23 @@ def test_a_mover_ends_with_the_agent(to_ssd: MoverProcess) -> None:
     assert to_ssd.process.stdin is not None
     to_ssd.process.stdin.close()
     assert to_ssd.process.wait(timeout=5) == 0
+
+
+def test_what_was_brought_to_begin_from_is_not_copied_before_it_is_known_whose_it_is(to_ssd: MoverProcess) -> None:
+    """Else the job's own shards would lie on the SSD without an owner, and be set aside once it begins."""
+    to_ssd.record.started_epoch = 0
+    to_ssd.save()
+    commit(to_ssd.memory, Shard(1, 10, 0), b"restored")
+    to_ssd.start()
+    other = JobRecord(job="other", epoch=1, started_epoch=1, ranks=[0], job_key="other")
+    jobrecord.save(to_ssd.jobs, other)
+    memory = to_ssd.folder / "memory" / "other" / "mem"
+    memory.mkdir(parents=True)
+    commit(memory, Shard(1, 5, 0), b"x", job="other")
+    until(lambda: to_ssd.steps() == [5])  # it has looked at both
+    assert not list((to_ssd.ssd / JOB).glob("*.snap"))
+    to_ssd.record.started_epoch, to_ssd.record.job_key = 2, "ours"
+    to_ssd.save()
+    until(lambda: to_ssd.steps() == [5, 10])
+    assert not to_ssd.problems()
+    assert [path.name for path in to_ssd.ssd.iterdir() if path.is_dir() and "aside" in path.name] == []

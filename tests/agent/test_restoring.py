@@ -66,6 +66,32 @@ def test_damaged_copies_are_skipped_named_and_replaced_by_a_good_one(
     assert [(p["tier"], p["code"]) for p in problems] == [(tier, "digest_mismatch") for tier in bad]
 
 
+def test_only_the_restore_itself_says_that_it_brought_a_copy_after_it_named_the_one_that_was_no_good(
+    ingest: Ingest, agent: AgentProcess, copies: dict[str, dict]
+) -> None:
+    damage(copies["memory"]["path"])
+    damage(copies["storage"]["path"])
+    assert restore(ingest, copies)["result"]["ranks"][0]["tier"] == "ssd"
+    until(lambda: [body for body in ingest.of_kind("snapshot_copy") if body.get("restored")])
+    kinds = [(each["kind"], bool(each["body"].get("restored"))) for each in ingest.reports if "tier" in each["body"]]
+    assert kinds.index(("snapshot_copy", True)) > kinds.index(("snapshot_problem", False))
+    ingest.reports.clear()
+    agent.kill()
+    agent.start()
+    again = until(lambda: [body for body in ingest.of_kind("snapshot_copy") if body["tier"] == "memory"])
+    assert [body.get("restored") for body in again] == [None]
+
+
+def test_what_one_rank_got_is_told_as_brought_also_when_another_got_nothing(
+    ingest: Ingest, agent: AgentProcess, copies: dict[str, dict]
+) -> None:
+    given = payload(list(copies.values()))
+    given["ranks"].append({"rank": 1, "sources": [copies["storage"] | {"path": "/nowhere/s40-r1.snap"}]})
+    assert ingest.result(ingest.order("restore", job=JOB, epoch=2, payload=given))["status"] == "failed"
+    told = until(lambda: [body for body in ingest.of_kind("snapshot_copy") if body.get("restored")])
+    assert [(body["tier"], body["rank"]) for body in told] == [("memory", 0)]
+
+
 def test_a_restore_without_any_good_copy_fails_and_names_them_all(ingest: Ingest, copies: dict[str, dict]) -> None:
     damage(copies["memory"]["path"])
     Path(copies["ssd"]["path"]).write_bytes(b"")

@@ -187,7 +187,7 @@ def test_a_slot_that_changes_while_it_is_read_is_not_sealed(node: Node, monkeypa
     real = sealing._read_chunk
     changed = []
 
-    def read_chunk(chunk: memoryview) -> tuple[str, str]:
+    def read_chunk(chunk: memoryview, *shared: Any) -> tuple[str, str]:
         if not changed:
             changed.append(True)
             node.save(30)

@@ -144,7 +144,7 @@ def test_a_slow_store_gets_the_newest_each_time_and_the_others_are_counted(mover
 
 
 def test_what_came_and_went_while_a_copy_was_under_way_is_counted_too(tmp_path: Path) -> None:
-    passed = PassedOver(DirectoryTier(tmp_path))
+    passed = PassedOver(DirectoryTier(tmp_path), 8)
     commit(tmp_path, Shard(1, 10, 0), b"x")
     with passed.watching():
         commit(tmp_path, Shard(1, 20, 0), b"x")

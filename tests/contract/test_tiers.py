@@ -2,10 +2,12 @@
 
 import hashlib
 import os
+import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import obstore
 import pytest
@@ -14,10 +16,12 @@ from obstore.store import MemoryStore
 from reliability.domain.snapshots import EpochStart, SnapshotId
 from reliability.errors import CopyMissing, DigestMismatch, InvalidInput, TierConflict, TierUnreachable
 from reliability.ports import TierStore
-from reliability.tiers import choosing, lines
+from reliability.tiers import choosing, lines, owners
 from reliability.tiers.bucket import Bucket
 from reliability.tiers.directory import DirectoryTier
 from reliability.tiers.object_store import ObjectTier
+from reliability.tiers.owners import OWNER_NAME, SPARE_NAME
+from tests.stores.azurite import CONTAINER, FOLDER, Azurite
 from tests.stores.s3 import S3Server
 
 Source = Callable[[bytes], tuple[Path, str]]
@@ -61,8 +65,33 @@ def _memory() -> Place:
     return Place(ObjectTier(Bucket("gs://bucket/lm", store), owner="node-a", part_bytes=2**20), flip)
 
 
-@pytest.fixture(params=["directory", "directory of a named owner", "s3", "memory"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+@pytest.fixture(scope="session")
+def azurite() -> Iterator[Azurite]:
+    server = Azurite()
+    yield server
+    server.stop()
+
+
+def _azure(server: Azurite, monkeypatch: pytest.MonkeyPatch) -> Place:
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
+    url = f"az://{CONTAINER}/{secrets.token_hex(4)}"
+    bucket = Bucket(f"{url}/lm")
+
+    def flip() -> None:
+        [stored] = [each.path for each in bucket.listed("parts") if each.path.endswith("/000000")]
+        bucket.put(stored, b"y" + bucket.get(stored)[1:])
+
+    return Place(choosing.job_tier(url, "lm", owner="node-a"), flip)
+
+
+WITH_AZURE = ["azure"] if FOLDER else []
+
+
+@pytest.fixture(params=["directory", "directory of a named owner", "s3", "memory", *WITH_AZURE])
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    if request.param == "azure":
+        return _azure(request.getfixturevalue("azurite"), monkeypatch)
     if request.param == "s3":
         return _s3(request.getfixturevalue("s3"), request.getfixturevalue("s3_url"))
     if request.param == "memory":
@@ -147,6 +176,42 @@ def test_a_place_is_of_the_job_that_came_first(tier: TierStore, source: Source) 
     tier.claim("first", ranks=2)
     assert tier.ranks() == 2
     assert list(tier.keys("")) == ["e1/s1-r0"]
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"\0" * 80], ids=["emptied", "cut", "zeros"])
+@pytest.mark.parametrize("name", [OWNER_NAME, SPARE_NAME])
+def test_a_damaged_word_of_whose_place_it_is_is_written_again(
+    tier: TierStore, source: Source, name: str, damage: bytes
+) -> None:
+    place = cast(owners.Place, tier)
+    tier.claim("first", ranks=2)
+    path, digest = source(b"x" * 10)
+    tier.put(path, "e1/s1-r0", digest=digest)
+    good = place.said(name)
+    place.say(name, damage, anew=True)
+    assert tier.ranks() == 2
+    with pytest.raises(TierConflict, match="another job"):
+        tier.claim("second", ranks=2)
+    assert place.said(name) == damage
+    tier.claim("first", ranks=2)
+    assert place.said(name) == good
+
+
+def test_a_place_of_which_all_word_is_damaged_is_told_as_damaged_not_as_anothers(
+    tier: TierStore, source: Source
+) -> None:
+    place = cast(owners.Place, tier)
+    tier.claim("first", ranks=2)
+    path, digest = source(b"x" * 10)
+    tier.put(path, "e1/s1-r0", digest=digest)
+    for name in (OWNER_NAME, SPARE_NAME):
+        place.say(name, b"", anew=True)
+    with pytest.raises(owners.OwnerDamaged, match=r"owner\.json and owner-again\.json are empty or damaged") as told:
+        tier.claim("first", ranks=2)
+    assert "backup" in told.value.hint
+    tier.delete("e1/s1-r0")
+    tier.claim("first", ranks=2)
+    assert tier.ranks() == 2, "where no shard lies, nothing is at stake"
 
 
 def test_shards_of_nobody_knows_whom_are_nobodys_to_take(tier: TierStore, source: Source) -> None:

@@ -4,11 +4,9 @@ from itertools import permutations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from reliability.domain.fault_lines import KERNEL_LINES
-from reliability.domain.fault_table import spread
 from reliability.domain.faults import (
     STRENGTH,
     TABLE,
@@ -19,7 +17,6 @@ from reliability.domain.faults import (
     code_for_exit,
     judge,
     lookup,
-    match_line,
 )
 from reliability.errors import InvalidInput
 
@@ -182,6 +179,7 @@ def test_the_order_in_which_findings_are_listed_does_not_matter(listed: list[Fin
 @given(findings, codes, st.sampled_from(["n1", "n4"]))
 def test_one_more_finding_never_lowers_a_known_cause(listed: list[Finding], code: str, node: str) -> None:
     before = judged(*listed, unknown_action=Action.OBSERVE)
+    assume(not lookup(code).clears)  # the end of a condition is good news, and may lower what was not acted on yet
     more = Finding(code=code, node=node, at=NOW, order=2000)
     after = judged(*listed, more, unknown_action=Action.OBSERVE)
     if before.root is not None:
@@ -224,10 +222,6 @@ def test_a_code_the_table_does_not_know_is_harmless() -> None:
     assert (row.code, row.fault_class, row.action) == ("xid-999", FaultClass.UNKNOWN, Action.OBSERVE)
 
 
-def test_a_range_of_codes_is_spread_into_single_ones() -> None:
-    assert spread("exit-1 xid-39..41 xid-85") == ["exit-1", "xid-39", "xid-40", "xid-41", "xid-85"]
-
-
 @pytest.mark.parametrize(
     ("exit_code", "tail", "oom_killed", "code"),
     [
@@ -242,13 +236,17 @@ def test_a_range_of_codes_is_spread_into_single_ones() -> None:
         (-11, "", False, "exit-139"),
         (143, "", False, "exit-143"),
         (1, "RuntimeError: [pair.cc:598] Connection closed by peer [192.0.2.1]:1", False, "peer-closed"),
-        (134, "ncclRemoteError: A call failed", False, "peer-closed"),
+        (134, "ncclRemoteError: A call failed", False, "nccl-remote-error"),
         (1, "ConnectionResetError: [Errno 104] Connection reset by peer", False, "peer-closed"),
         (1, "OSError: [Errno 28] No space left on device", False, "exit-disk-full"),
+        (1, "OSError: [Errno 122] Disk quota exceeded", False, "exit-disk-full"),
+        (1, "OSError: [Errno 5] Input/output error: '/ckpt/a'", False, "exit-storage"),
+        (1, "NVRM: Xid (PCI:0000:05:00): 79, pid=1, GPU has fallen off the bus.", False, "exit-1"),
+        (1, "the manual says: CUDA error: uncorrectable ECC error encountered means a broken GPU", False, "exit-1"),
         (1, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", False, "oom-app"),
         (1, "numpy._core._exceptions._ArrayMemoryError: Unable to allocate", False, "oom-app"),
         (1, "RuntimeError: unable to write to file </dev/shm/x>: No space left on device", False, "shm-full"),
-        (1, "DataLoader worker (pid 7) is killed by signal: Bus error", False, "shm-full"),
+        (1, "DataLoader worker (pid 7) is killed by signal: Bus error", False, "loader-bus-error"),
         (1, "RuntimeError: CUDA error: uncorrectable ECC error encountered", False, "cuda-ecc"),
     ],
 )
@@ -271,43 +269,6 @@ def test_a_good_end_is_no_fault() -> None:
 @given(st.integers(-64, 255).filter(lambda number: number != 0), st.text(max_size=80), st.booleans())
 def test_every_exit_gives_a_code_of_the_table(exit_code: int, tail: str, oom_killed: bool) -> None:
     assert code_for_exit(exit_code, tail, oom_killed=oom_killed) in TABLE
-
-
-@pytest.mark.parametrize(
-    ("line", "code"),
-    [
-        ("NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.", "xid-79"),
-        ("NVRM: Xid (0000:03:00): 999, something new", "xid-999"),
-        ("NVRM: Xid (PCI:0000:01:00): 145, RLW_RXPIPE Nonfatal XC1 i0 Link 05", "xid-145-nonfatal"),
-        ("NVRM: Xid (PCI:0000:01:00): 145, RLW_CTRL Fatal XC0 i0 Link 05", "xid-145"),
-        ("Memory cgroup out of memory: Killed process 12345 (python3) total-vm:1kB", "oom"),
-        ("oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),global_oom,task=agent,pid=8", "kernel-oom-host"),
-        ("Out of memory: Killed process 77 (python3)", "kernel-oom-host"),
-        ("mce: [Hardware Error]: CPU 0: Machine Check: 0 Bank 4: f200000000000800", "machine-check"),
-        ("mce: [Hardware Error]: CPU 0: Machine Check: 0 Bank 8: 9c00004000010090", "machine-check-logged"),
-        ("EDAC MC0: 1 CE memory read error on CPU_SrcID#0", "memory-corrected"),
-        ("EDAC MC3: 1 UE memory read error on CPU_SrcID#0", "memory-uncorrected"),
-        ("pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received: 0000:01:00.0", "pcie-fatal"),
-        ("pcieport 0000:00:01.0: AER: Uncorrected (Non-Fatal) error received: 0000:01:00.0", "pcie-nonfatal"),
-        ("pcieport 0000:80:01.1: AER: Corrected error received: 0000:81:00.0", "pcie-corrected"),
-        ("blk_update_request: I/O error, dev nvme2n1, sector 264192 op 0x1:(WRITE)", "disk-error"),
-        ("EXT4-fs (md0): Remounting filesystem read-only", "filesystem-read-only"),
-        ("nfs: server 192.0.2.16 not responding, timed out", "nfs-silent"),
-        ("mlx5_core 0000:9f:00.0 enp159s0f0np0: Link down", "link-down"),
-        ("amdgpu 0000:01:00.0: amdgpu: 2 uncorrectable hardware errors detected in umc block", "gpu-uncorrected"),
-        ("amdgpu 0000:01:00.0: amdgpu: no uncorrectable hardware errors detected in umc block", None),
-        ("mlx5_core 0000:9f:00.0 enp159s0f0np0: Link up", None),
-        ("nfs: server 192.0.2.16 OK", None),
-        ("python3 invoked oom-killer: gfp_mask=0x140dca, order=0", None),
-        ("systemd[1]: Started Session 4 of User root.", None),
-    ],
-)
-def test_a_kernel_line_gives_its_code(line: str, code: str | None) -> None:
-    assert match_line(line) == code
-
-
-def test_every_kernel_line_leads_to_a_row_of_the_table() -> None:
-    assert {code for code, _ in KERNEL_LINES} <= set(TABLE)
 
 
 def test_three_findings_come_to_the_same_in_all_orders_of_listing() -> None:

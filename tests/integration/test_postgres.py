@@ -33,6 +33,8 @@ CORE = {
     "two_connections": "",
     "whose_word_counts": "",
     "keeping": "",
+    "ledger": "",
+    "bad_copies": "while",
     "second_look": "fails_twice or only_node",
 }
 """Test module -> which of its tests; empty means all. Paths that SQLite and PostgreSQL walk alike are not repeated."""

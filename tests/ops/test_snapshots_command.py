@@ -4,6 +4,7 @@ import io
 import json
 import struct
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,12 +13,13 @@ import numpy
 import pytest
 from django.core.management import CommandError, call_command
 
-from reliability.domain.snapshots import EpochStart, SnapshotId
+from reliability.domain.retention import TierRule
+from reliability.domain.snapshots import EpochStart, SnapshotId, Tier
 from reliability.management import exporting
 from reliability.management.progress import Bar
-from reliability.models import Job, Snapshot, SnapshotCopy
+from reliability.models import Job, Node, PlannedRemoval, Snapshot, SnapshotCopy
 from reliability.ports import TierStore
-from reliability.services import clock
+from reliability.services import clock, retention, snapshot_tally
 from reliability.tiers import choosing
 from reliability.tiers.directory import DirectoryTier
 from tests.stores.s3 import S3Server
@@ -215,6 +217,58 @@ def test_with_the_ledger_abandoned_lines_are_told_apart_and_removals_are_noted(
     assert "Removes step 30 of attempt 1" in shown
     assert list(tier.keys("e1/")) == ["e1/s10-r0", "e1/s10-r1"]
     assert SnapshotCopy.objects.filter(state="deleted").count() == 2
+
+
+@pytest.mark.django_db
+def test_pruning_goes_by_the_rules_of_the_job_and_says_why_also_of_the_ssds(
+    address: str, tier: TierStore, store: Callable[..., None]
+) -> None:
+    job = Job.objects.create(
+        name=JOB, nodes=2, runtime="process", program=["x"], storage_dir=address, created_at=clock.now(), epoch=1
+    )
+    job.epochs.create(number=1, started_at=clock.now(), reason="start")
+    nodes = [Node.objects.create(name=f"n{rank}", registered_at=clock.now()) for rank in range(2)]
+    for step in range(10, 70, 10):
+        store(step)
+        row = Snapshot.objects.create(job=job, epoch=1, step=step, created_at=clock.now() - timedelta(hours=60 - step))
+        for rank, node in enumerate(nodes):
+            facts = {"path": "x", "size_bytes": 1, "digest": "x", "committed_at": clock.now()}
+            SnapshotCopy.objects.create(snapshot=row, rank=rank, tier="storage", **facts)
+            SnapshotCopy.objects.create(snapshot=row, rank=rank, tier="ssd", node=node, **facts)
+    snapshot_tally.recount_all()
+    retention.set_rule(job, Tier.STORAGE, TierRule(keep_newest=1, every_steps=30, keep_for_s=15 * 3600.0), by="ann")
+    shown = run("prune", JOB, "--dry-run")[0].splitlines()
+    why = "It is older than the newest one, the first of each 30 steps, those of the last 15 hours that are kept."
+    assert [line.partition(" (")[0] for line in shown[:2]] == [
+        "Would remove step 20 of attempt 1",
+        "Would remove step 40 of attempt 1",
+    ]
+    assert shown[0].endswith(why)
+    assert [line for line in shown if "from SSDs by their nodes: step 20" in line]
+    assert not PlannedRemoval.objects.exists(), "a dry run decides nothing"
+    shown = run("prune", JOB, "--dry-run", "--every-steps", "0", "--younger", "0", "--cap", "3 B", "--keep", "9")[0]
+    assert shown.count("more than the cap of 3 B") == 5, "the last one stays however small the cap"
+    run("prune", JOB)
+    assert sorted({key.partition("-")[0] for key in tier.keys("")}) == ["e1/s10", "e1/s30", "e1/s50", "e1/s60"]
+    gone = SnapshotCopy.objects.filter(tier="storage", state="deleted")
+    assert {copy.problem for copy in gone} == {why}
+    assert set(PlannedRemoval.objects.values_list("copy__tier", "copy__snapshot__step")) == {("ssd", 10), ("ssd", 20)}
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--younger", "soon"), "is not a duration"),
+        (("--cap", "much"), "is not a size"),
+        (("--every-steps", "-1"), "every_steps"),
+    ],
+)
+def test_a_rule_on_the_command_line_that_makes_no_sense_is_refused(
+    address: str, tier: TierStore, store: Callable[..., None], words: tuple[str, ...], told: str
+) -> None:
+    store(10)
+    with pytest.raises(CommandError, match=told):
+        run("prune", JOB, "--at", address, *words)
 
 
 def test_without_a_database_the_place_itself_tells_the_line_that_goes_on(

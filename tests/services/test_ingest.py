@@ -35,6 +35,7 @@ BODY: dict[str, dict[str, Any]] = {
         "snapshot_epoch": 1, "step": 2, "rank": 0, "tier": "memory", "path": "/p", "size_bytes": 1, "digest": "d:0",
         "stall_s": 0.1, "drain_s": None,
     },
+    "snapshot_removed": {"snapshot_epoch": 1, "step": 2, "rank": 0, "tier": "ssd"},
     "snapshot_problem": {"snapshot_epoch": 1, "step": 2, "rank": 0, "tier": "ssd", "code": "tier_full", "message": "m"},
 }  # fmt: skip
 

@@ -6,9 +6,9 @@ import pytest
 from pytest_django import DjangoAssertNumQueries
 
 from reliability.domain.health import NodeHealth
-from reliability.models import Failover, Finding, Incident, Job, Node, ServiceBeat
+from reliability.models import Failover, Finding, Incident, Job, Lease, Node, Rank, ServiceBeat
 from reliability.selectors import core
-from reliability.services import beats, clock, losses
+from reliability.services import beats, clock, losses, reconcile
 from tests.services.world import World
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
@@ -165,3 +165,32 @@ def test_a_node_that_says_its_container_runs_is_believed(world: World) -> None:
     for _ in range(12):
         world.tick(1.0)
     assert not Finding.objects.exists()
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+def test_a_servers_clock_set_by_an_hour_loses_nobody_and_hides_no_later_loss(world: World, hours: int) -> None:
+    world.running_job()
+    world.save(20)
+    for agent in world.agents.values():
+        agent.beat()  # heard before the clock was set, and written after it
+    world.pass_time(3600 * hours)
+    before = {rank.rank: rank.step for rank in Rank.objects.all()}
+    for _ in range(20):
+        world.tick(0.5)
+        assert not Failover.objects.exists()
+    assert all(rank.step > before[rank.rank] for rank in Rank.objects.all()), "progress is shown"
+    assert {_health(name) for name in ("n1", "n2", "n3")} == {NodeHealth.HEALTHY}
+    for agent in world.agents.values():
+        agent.stepping = False
+    world.agents["n3"].power_off()
+    world.until(Failover.objects.exists, seconds=15)
+    assert Finding.objects.get(code="node-lost").node.name == "n3"
+
+
+def test_the_right_to_reconcile_that_a_clock_set_back_left_in_the_future_is_taken_over(world: World) -> None:
+    ahead = clock.now() + timedelta(hours=1)
+    Lease.objects.update_or_create(name=reconcile.LEASE_NAME, defaults={"holder": "gone:1", "until": ahead})
+    assert reconcile.run(clock.now())
+    held = clock.now() + timedelta(seconds=1)
+    Lease.objects.filter(name=reconcile.LEASE_NAME).update(holder="another:2", until=held)
+    assert not reconcile.run(clock.now()), "one that is held now is not taken away"

@@ -5,7 +5,7 @@ import pytest
 from reliability.domain.failover import State
 from reliability.models import Failover, Hold, Incident, Job, Node, SnapshotCopy, Validation
 from reliability.selectors import core
-from reliability.services import nodes, reports
+from reliability.services import nodes, reports, snapshot_tally
 from tests.services.world import World
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
@@ -90,6 +90,7 @@ def test_when_nothing_durable_can_be_read_the_job_fails_and_says_why(world: Worl
     world.running_job()
     world.save(20)
     SnapshotCopy.objects.update(state="lost")
+    snapshot_tally.recount_all()
     world.agents["n2"].rank_dies(1, 137)
     failover = world.recover()
     assert failover.state == State.FAILED

@@ -5,7 +5,7 @@ import pytest
 from reliability.errors import DomainError, NoRestorePoint
 from reliability.models import Epoch, Job, SnapshotCopy
 from reliability.selectors import core
-from reliability.services import jobs
+from reliability.services import jobs, snapshot_tally
 from tests.services.world import World
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
@@ -64,6 +64,7 @@ def test_when_nothing_can_be_read_it_is_refused_with_the_reason(world: World) ->
     world.save(20)
     _stopped(world)
     SnapshotCopy.objects.update(state="lost")
+    snapshot_tally.recount_all()
     with pytest.raises(NoRestorePoint, match="No step can be read by every rank"):
         jobs.start(world.job(), by="bob")
     assert world.job().state == Job.State.STOPPED

@@ -67,3 +67,15 @@ def test_a_trouble_of_storage_is_told_by_its_own_code_and_blames_no_copy(world: 
     assert Finding.objects.filter(job=job, code=told).exists()
     state = SnapshotCopy.objects.get(snapshot__step=40).state
     assert state == ("corrupt" if said == "digest_mismatch" else "committed")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tier", ["memory", "ssd", "storage"])
+def test_a_place_that_another_job_of_this_name_uses_is_told_for_every_tier(world: World, tier: str) -> None:
+    job = world.running_job(storage_dir=STORE)
+    nowhere = {"snapshot_epoch": None, "step": None, "rank": None}
+    body = {**nowhere, "tier": tier, "code": "tier_conflict", "message": "In use by node b.", "hint": "Another name."}
+    world.agents["n1"].report("snapshot_problem", body)
+    reports.process_new()
+    found = Finding.objects.get(job=job, code="store-conflict")
+    assert "In use by node b." in found.evidence

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
-from reliability.models import Rank
-from reliability.services import beats, clock
+from reliability.domain.snapshots import SnapshotId
+from reliability.models import Job, Node, Rank, SnapshotCopy
+from reliability.services import beats, clock, snapshot_tally, snapshots
 from tests.services.world import World
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -67,3 +68,55 @@ def _flush_beside() -> None:
     writing = _beside(lambda: beats.flush(clock.now()))
     writing.join(LIMIT_S)
     assert not writing.is_alive()
+
+
+def _tell(job: Job, node: Node, step: int, tier: str) -> None:
+    told = {"snapshot_epoch": 1, "step": step, "rank": 0, "tier": tier, "path": "/x", "size_bytes": 1000}
+    body = {**told, "digest": "blake2b:00", "stall_s": None, "drain_s": None}
+    with transaction.atomic():
+        snapshots.record_copy(job, node, body, at=clock.now())
+
+
+def test_a_copy_told_again_while_it_is_found_corrupt_stays_corrupt(world: World) -> None:
+    job = world.running_job()
+    world.save(20)
+    node, bad = Node.objects.get(name="n1"), [{"rank": 0, "tier": "ssd", "code": "corrupt"}]
+    if connection.vendor == "sqlite":
+        snapshots.mark_bad(job, SnapshotId(1, 20), bad, node=node)
+        _tell(job, node, 20, "ssd")
+    else:
+        with transaction.atomic():
+            snapshots.mark_bad(job, SnapshotId(1, 20), bad, node=node)
+            telling = _beside(lambda: _tell(job, node, 20, "ssd"))
+            telling.join(1.0)
+            assert telling.is_alive()
+        telling.join(LIMIT_S)
+        assert not telling.is_alive()
+    assert SnapshotCopy.objects.get(rank=0, tier="ssd").state == "corrupt"
+
+
+def test_saves_and_losses_of_many_snapshots_at_once_never_wait_in_a_circle(world: World) -> None:
+    job = world.running_job()
+    for step in range(10, 60, 10):
+        world.save(step, tiers=("memory",))
+    node, failed = Node.objects.get(name="n1"), []
+
+    def often(work: Callable[[int], Any]) -> None:
+        try:
+            for number in range(12):
+                work(number)
+        except Exception as error:
+            failed.append(error)
+
+    working = [
+        _beside(lambda: often(lambda number: _tell(job, node, 60 + 10 * number, "memory"))),
+        _beside(lambda: often(lambda number: _tell(job, node, 10 + 10 * (number % 5), "memory"))),
+        _beside(lambda: often(lambda _: snapshots.lose_local_copies(node, job, ("memory",)))),
+    ]
+    for each in working:
+        each.join(LIMIT_S)
+        assert not each.is_alive()
+    assert not failed
+    before = list(SnapshotCopy.objects.values_list("snapshot__held", flat=True))
+    snapshot_tally.recount_all()
+    assert list(SnapshotCopy.objects.values_list("snapshot__held", flat=True)) == before

@@ -176,6 +176,9 @@ class Agent:
             self.read = self.period
             self.report("first_step", {**body, "plan_version": self.read[0]})
 
+    def _peer_serve(self, order: envelopes.Order) -> Reply:
+        return {"status": "done", "result": {"port": 24600}}
+
     def _probe_serve(self, order: envelopes.Order) -> Reply:
         return {"status": "done", "result": {"port": 24000}}
 

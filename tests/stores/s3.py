@@ -124,6 +124,12 @@ def forbidden(_environ: Mapping[str, Any]) -> tuple[str, bytes]:
     return "403 Forbidden", _BUSY % (b"AccessDenied", b"Access Denied")
 
 
+def skewed(_environ: Mapping[str, Any]) -> tuple[str, bytes]:
+    """Find the date of every request too far from its own."""
+    words = b"The difference between the request time and the current time is too large."
+    return "403 Forbidden", _BUSY % (b"RequestTimeTooSkewed", words)
+
+
 def slow(seconds: float) -> Trouble:
     """Take a while for each object written."""
 

@@ -1,5 +1,6 @@
-"""Fixtures of the trainer's tests: job folders, launchers, and an interpreter with PyTorch."""
+"""Fixtures of the trainer's tests: job folders, launchers, and an interpreter with PyTorch and what builds on it."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -10,7 +11,14 @@ import pytest
 
 from tests.trainer.node import REPO, Node
 
-TORCH = ("torch==2.13.0", "numpy==2.4.6", "xxhash==4.1.0")
+TORCH = (
+    "torch==2.13.0",
+    "numpy==2.4.6",
+    "xxhash==4.1.0",
+    "transformers==5.24.0",  # its Trainer, which needs accelerate
+    "accelerate==1.15.0",
+    "lightning==2.6.6",
+)
 
 
 @pytest.fixture
@@ -35,10 +43,18 @@ def torch_python() -> str:
     if given:
         return given
     home = REPO / "build" / "torch-venv"
+    home.parent.mkdir(exist_ok=True)
+    with (home.parent / "torch-venv.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # several test runs share it
+        return _made(home)
+
+
+def _made(home: Path) -> str:
     python = home / "bin" / "python"
     complete = home / "complete"
-    if not complete.exists():
-        subprocess.run([sys.executable, "-m", "venv", str(home)], check=True, timeout=120)
+    if not complete.exists() or complete.read_text() != "\n".join(TORCH):
+        if not python.exists():
+            subprocess.run([sys.executable, "-m", "venv", str(home)], check=True, timeout=120)
         subprocess.run([str(python), "-m", "pip", "install", "-q", *TORCH], check=True, timeout=1500)
         complete.write_text("\n".join(TORCH))
     return str(python)

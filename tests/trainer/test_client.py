@@ -106,8 +106,8 @@ def test_the_commit_record_names_exactly_what_the_protocol_says(folder: Path):
     seal_all(folder / "mem")
     record = json.loads((folder / "mem/e1-s1-r1.json").read_text())
     assert set(record) == {
-        "job", "epoch", "step", "rank", "size_bytes", "digest", "taken_at", "stall_s", "format", "generation", "taken",
-        "failed", "chunks", "sums", "check",
+        "job", "epoch", "step", "rank", "size_bytes", "digest", "taken_at", "stall_s", "format", "generation", "moment",
+        "taken", "failed", "chunks", "sums", "check",
     }  # fmt: skip
     assert record["size_bytes"] == (folder / "mem/e1-s1-r1.snap").stat().st_size
     assert (record["epoch"], record["step"], record["rank"], record["generation"]) == (1, 1, 1, 1)

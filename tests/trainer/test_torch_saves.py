@@ -149,6 +149,39 @@ print("same")
 """
 )
 
+REMEMBERED = (
+    HEAD
+    + """
+import gc, weakref
+from reliability.trainer.arrays import Known
+from reliability.trainer.tree import Encoder
+
+known = Known()
+
+def told():
+    again, afresh = Encoder(known=known), Encoder()
+    assert again.encode({"t": t}) == afresh.encode({"t": t}), "what is remembered of a tensor is what it is"
+    one, other = again.buffers[0], afresh.buffers[0]
+    assert (one.size, one.lazy, one.owner is t) == (other.size, other.lazy, other.owner is t)
+    assert one.address == other.address or one.owner is not t
+
+t = torch.rand(64, 300)
+changes = [
+    lambda: t.add_(1), lambda: t.transpose_(0, 1), lambda: t.resize_(10, 20), lambda: t.unsqueeze_(0),
+    lambda: t.squeeze_(), lambda: setattr(t, "data", torch.rand(5, 5)), lambda: t.set_(torch.rand(300, 400)),
+    lambda: setattr(t, "data", torch.rand(5, 5, dtype=torch.float64)),
+    lambda: setattr(t, "data", t.data.view(torch.int64)),
+]
+for change in changes:
+    told(), told(), change(), told()
+gone = weakref.ref(t)
+del t
+gc.collect()
+assert gone() is None, "nothing is kept alive by it"
+print("same")
+"""
+)
+
 
 def environment(root: Path, rank: int, **more: str) -> dict[str, str]:
     named = {"STEPKEEPER_DIR": str(root), "STEPKEEPER_JOB": "job", "RANK": str(rank), "WORLD_SIZE": "2"}
@@ -168,6 +201,12 @@ def test_a_torch_program_with_a_registered_optimizer_saves_beside_training_and_n
     torch_python: str, root: Path
 ) -> None:
     argv = [torch_python, "-c", LAZY]
+    done = subprocess.run(argv, env=environment(root, 0), capture_output=True, text=True, timeout=300, check=False)
+    assert done.stdout == "same\n", done.stderr
+
+
+def test_a_tensor_that_is_changed_in_place_in_any_way_is_described_as_it_is_now(torch_python: str, root: Path) -> None:
+    argv = [torch_python, "-c", REMEMBERED]
     done = subprocess.run(argv, env=environment(root, 0), capture_output=True, text=True, timeout=300, check=False)
     assert done.stdout == "same\n", done.stderr
 

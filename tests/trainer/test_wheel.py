@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 PROGRAM = """
 import sys
 import stepkeeper
+import stepkeeper.integrations.steps
 run = stepkeeper.attach()
 run.register("n", get=dict, set=dict)
 run.restore()

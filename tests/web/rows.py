@@ -7,6 +7,7 @@ from django.contrib.auth.models import Group, User
 from django.utils import timezone
 
 from reliability import models, roles
+from reliability.services import snapshot_tally
 
 PASSWORD = "correct horse battery"
 
@@ -89,6 +90,7 @@ def snapshot(
                 drain_s=None if tier == "memory" else 0.4,
                 committed_at=now - timedelta(seconds=age_s - 0.5),
             )
+    snapshot_tally.recount([made.pk])
     return made
 
 

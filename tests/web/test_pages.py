@@ -7,6 +7,7 @@ import pytest
 from django.utils import timezone
 
 from reliability import models
+from reliability.domain import program_folders
 from tests.web import rows
 from tests.web.test_routes import CONFIRM, PAGES, address
 
@@ -171,7 +172,7 @@ def test_the_overview_takes_as_many_queries_for_many_jobs_as_for_few(
         extra = rows.job(f"extra-{number}", [rows.node(f"x{number}a"), rows.node(f"x{number}b")])
         rows.snapshot(extra, 1220)
         rows.incident(extra, models.Node.objects.get(name=f"x{number}a"))
-    with django_assert_max_num_queries(23):
+    with django_assert_max_num_queries(24):
         client.get("/")
 
 
@@ -217,3 +218,11 @@ def test_a_check_that_ended_without_a_verdict_is_shown_as_not_judged(client_of: 
     page = text_of(client_of("viewer"), f"/nodes/{node.name}/")
     assert "not judged" in page
     assert ">running</span>" not in page
+
+
+def test_a_job_page_says_when_what_the_program_writes_counts(client_of: Any, cluster: dict[str, Any]) -> None:
+    job, url = models.Job.objects.get(name="gpt-small"), address("job", PAGES["job"], cluster)
+    assert "Snapshots by the program" not in text_of(client_of("viewer"), url)
+    job.snapshot_folder = program_folders.read({"sealed_by": "marker", "marker": "DONE"}, "snapshot_folder")
+    job.save()
+    assert "counts when DONE lies in it" in text_of(client_of("viewer"), url)

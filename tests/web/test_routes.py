@@ -12,14 +12,19 @@ PAGES = {
     "overview": {},
     "jobs": {},
     "job": {"name": "gpt-small"},
+    "job-snapshots": {"name": "gpt-small"},
+    "job-retention": {"name": "gpt-small"},
     "nodes": {},
     "node": {"name": "n1"},
     "standbys": {},
     "incidents": {},
     "incident": {"pk": 0},
+    "fault-codes": {},
+    "fault-code": {"code": "xid-79"},
     "failovers": {},
     "failover": {"pk": 0},
     "snapshots": {},
+    "snapshot": {"pk": 0},
     "planner": {},
     "planner-simulation": {},
     "reports": {},
@@ -32,7 +37,12 @@ POSTS: dict[str, tuple[dict[str, Any], str]] = {
     "job-propose": ({"name": "gpt-small"}, "operator"),
     "job-start": ({"name": "gpt-small"}, "operator"),
     "job-stop": ({"name": "gpt-small"}, "operator"),
+    "job-retention-rules": ({"name": "gpt-small"}, "operator"),
+    "job-trial": ({"name": "gpt-small"}, "operator"),
+    "job-trial-schedule": ({"name": "gpt-small"}, "operator"),
+    "snapshot-distrust": ({"pk": 0}, "operator"),
     "node-hold": ({"name": "n1"}, "operator"),
+    "node-domain": ({"name": "n1"}, "operator"),
     "node-validate": ({"name": "s1"}, "operator"),
     "hold-release": ({"pk": 0}, "operator"),
     "planner-apply": ({}, "operator"),
@@ -40,6 +50,10 @@ POSTS: dict[str, tuple[dict[str, Any], str]] = {
     "failover-approve": ({"pk": 0}, "approver"),
     "failover-reject": ({"pk": 0}, "approver"),
     "failover-cancel": ({"pk": 0}, "approver"),
+    "fault-code-add": ({}, "approver"),
+    "fault-code-change": ({"code": "xid-79"}, "approver"),
+    "fault-code-switch": ({"code": "xid-79"}, "approver"),
+    "fault-code-reset": ({"code": "xid-79"}, "approver"),
     "token-renew": ({}, "viewer"),
     "token-delete": ({}, "viewer"),
 }
@@ -50,7 +64,13 @@ ELSEWHERE = {"logout"}
 def address(name: str, values: dict[str, Any], cluster: dict[str, Any]) -> str:
     from django.urls import reverse
 
-    keys = {"incident": cluster["incident"].pk, "hold-release": cluster["hold"].pk}
+    snapshot = cluster["training"].snapshots.first().pk
+    keys = {
+        "incident": cluster["incident"].pk,
+        "hold-release": cluster["hold"].pk,
+        "snapshot": snapshot,
+        "snapshot-distrust": snapshot,
+    }
     return reverse(
         name, kwargs={k: keys.get(name, cluster["request"].pk) if k == "pk" else v for k, v in values.items()}
     )

@@ -13,7 +13,7 @@ from reliability.services import nodes
 class Command(BaseCommand):
     """Nodes from the command line."""
 
-    help = "List nodes, print the join token, hold a node back or release it."
+    help = "List nodes, print the join token, hold a node back or release it, say what fails together with it."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the actions."""
@@ -23,6 +23,9 @@ class Command(BaseCommand):
         hold = actions.add_parser("hold", help="give a node no new work")
         hold.add_argument("name")
         hold.add_argument("--reason", required=True, help="why, for the others")
+        domain = actions.add_parser("domain", help="say what fails together with a node, as a rack")
+        domain.add_argument("name")
+        domain.add_argument("domain", help="as in rack-7; '' for nothing known")
         actions.add_parser("release", help="lift all holds of a node").add_argument("name")
 
     def handle(self, *_args: Any, **options: Any) -> None:
@@ -34,10 +37,10 @@ class Command(BaseCommand):
         held = set(Hold.objects.filter(released_at=None).values_list("node_id", flat=True))
         rows = [
             (node.name, node.role, node.tier, node.health, "held" if node.pk in held else "", node.runtime,
-             node.address, ago(node.last_seen_at))
+             node.failure_domain, node.address, ago(node.last_seen_at))
             for node in Node.objects.all()
         ]  # fmt: skip
-        headings = ("NAME", "ROLE", "TIER", "HEALTH", "HOLD", "RUNTIME", "ADDRESS", "HEARD")
+        headings = ("NAME", "ROLE", "TIER", "HEALTH", "HOLD", "RUNTIME", "DOMAIN", "ADDRESS", "HEARD")
         self.stdout.write(table(headings, rows))
 
     def _token(self, _options: dict[str, Any]) -> None:
@@ -46,6 +49,10 @@ class Command(BaseCommand):
     def _hold(self, options: dict[str, Any]) -> None:
         nodes.hold(node_named(options["name"]), owner=caller(), reason=options["reason"])
         self.stdout.write(f"Node {options['name']} gets no new work until it is released.")
+
+    def _domain(self, options: dict[str, Any]) -> None:
+        nodes.set_failure_domain(node_named(options["name"]), options["domain"])
+        self.stdout.write(f"Partner copies of node {options['name']} are kept outside {options['domain'] or 'itself'}.")
 
     def _release(self, options: dict[str, Any]) -> None:
         holds = Hold.objects.filter(node=node_named(options["name"]), released_at=None)

@@ -85,7 +85,7 @@ def propose_again(job: Job, *, by: Person) -> Failover:
             raise DomainError(f"Failover {standing.pk} of job {job.name} is open.", hint="Decide on that one.")
         if job.state != Job.State.WAITING or job.epoch == 0:
             raise DomainError(f"Job {job.name} is {job.get_state_display()}.", hint="Only a waiting job is recovered.")
-        incident = Incident.objects.filter(job=job).order_by("-id").first()
+        incident = core.incidents_of(job).order_by("-id").first()
         if incident is None:
             raise DomainError(f"Nothing was ever found about job {job.name}.", hint="Stop it and start it again.")
         Incident.objects.filter(pk=incident.pk).update(closed_at=None, close_reason="")

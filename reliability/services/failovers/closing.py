@@ -21,7 +21,7 @@ def end(job: Job, state: str, reason: str) -> None:
     orders.withdraw(now, job=job)
     for node in launch.release_everywhere(job):
         # With the container goes its memory tier; the other tiers stay.
-        snapshots.lose_local_copies(node, job, (Tier.MEMORY,))
+        snapshots.lose_local_copies(node, job, (Tier.MEMORY, Tier.PARTNER))
     for slot in core.slots_of(job):
         if slot.node is not None:
             nodes.free(slot.node)

@@ -102,7 +102,7 @@ def set_aside(failover: Failover, node: Node, why: str) -> Hold:
     )
     launch.release(node, job=failover.job, epoch=failover.to_epoch)
     if failover.incident.fault_class == FaultClass.HARDWARE:
-        snapshots.lose_local_copies(node, failover.job, (Tier.MEMORY,))
+        snapshots.lose_local_copies(node, failover.job, (Tier.MEMORY, Tier.PARTNER))
     return held
 
 

@@ -32,7 +32,10 @@ def restoring(failover: Failover, now: datetime) -> Outcome | None:
     _choose(failover, point, now)
     prepared = [launch.prepare(failover.job, node) for node in moved_nodes(failover)]
     brought = [] if point is None else _bring(failover, point)
-    return _failed_prepare(failover, prepared) or _judge(failover, prepared, brought, now)
+    refused = _failed_prepare(failover, prepared)
+    if refused is not None or brought is None:
+        return refused
+    return _judge(failover, prepared, brought, now)
 
 
 def moved_nodes(failover: Failover) -> list[Node]:
@@ -71,7 +74,7 @@ def _choose(failover: Failover, point: RestorePoint | None, now: datetime) -> No
     restores.open_epoch(failover.job, failover.to_epoch, snapshot=snapshot, reason=reason, now=now)
 
 
-def _bring(failover: Failover, point: RestorePoint) -> list[OrderRecord]:
+def _bring(failover: Failover, point: RestorePoint) -> list[OrderRecord] | None:
     key = f"restore:{failover.pk}:{failover.to_epoch}:{failover.attempt}"
     return restores.bring(failover.job, point, epoch=failover.to_epoch, key=key, failover=failover)
 
@@ -115,6 +118,8 @@ def _outage(order: OrderRecord, brought: Sequence[OrderRecord]) -> bool:
     if order.state == OrderRecord.State.EXPIRED:
         return len(brought) > 1 and not any(orders.succeeded(each) for each in brought)
     bad = (order.result.get("result") or {}).get("bad") or []
+    if any(each.get("from") for each in bad):
+        return False  # another node could not be read from: it is passed over, and perhaps that is all
     codes = {str(each.get("code")) for each in bad} or {orders.error_of(order)["code"]}
     return codes <= OUTAGE
 

@@ -4,6 +4,8 @@ The program must not notice that it was forked: arguments, folder, environment, 
 are as in a process of its own.
 """
 
+import contextlib
+import fcntl
 import io
 import os
 import runpy
@@ -16,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NoReturn
 
+from ..folder import JobFolder
 from . import linux
 
 NOT_FOUND = 127
@@ -50,12 +53,25 @@ def _leave_launcher(start: RankStart) -> None:
     _own_signals()
     _own_output(start.output, start.private)
     os.environ.update(start.env)
+    _hold_alive(start.env)
     if start.workdir:
         os.environ["PWD"] = start.workdir
         try:
             os.chdir(start.workdir)
         except OSError as error:
             _refuse(f"cannot enter the working folder {start.workdir}: {error.strerror}", NOT_RUNNABLE)
+
+
+def _hold_alive(env: Mapping[str, str]) -> None:
+    """Hold a lock for as long as any process of this rank lives, also after it became another program.
+
+    The node's second process looks at it: what a rank wrote that was killed may be half of what it wanted to write.
+    """
+    with contextlib.suppress(OSError, KeyError):
+        path = JobFolder(Path(env["STEPKEEPER_DIR"])).run / f"alive-{int(env['RANK'])}"
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        fcntl.flock(handle, fcntl.LOCK_SH)
+        os.set_inheritable(handle, True)
 
 
 def _own_signals() -> None:

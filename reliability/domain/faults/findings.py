@@ -1,0 +1,92 @@
+"""What is judged, in which context, and what it comes to. Instants are seconds of the server's clock."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from reliability.domain.faults.words import Action, FaultClass, Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One observation. `at` is the server's receive time, seconds; `order` is the order of arrival.
+
+    Nodes' own clocks order nothing: an agent sends what it saw in the order in which it saw it, so arrival orders the
+    findings of one node; over nodes, what the lines themselves tell (sequence numbers, ranks) comes before arrival.
+    `fields` are what the line carries; `count` how often the same was seen.
+    """
+
+    code: str
+    node: str
+    at: float
+    order: int
+    rank: int | None = None
+    epoch: int | None = None
+    evidence: str = ""
+    job: str = ""
+    count: int = 1
+    fields: Mapping[str, Value] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """An earlier end of the same job: which code on which nodes, at which step."""
+
+    code: str
+    nodes: frozenset[str]
+    step: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Maintenance:
+    """A planned time, from `start` until before `end`, in which what is found of a node is no fault."""
+
+    node: str
+    start: float
+    end: float
+    reason: str = ""
+
+    def covers(self, finding: Finding) -> bool:
+        """Return whether a finding falls into it."""
+        return finding.node == self.node and self.start <= finding.at < self.end
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """What else is known when findings are judged.
+
+    history: earlier findings of the same nodes, under whatever job. attempts: how the job ended before. step: the
+    newest step any rank had reached. ranks: number of ranks of the job. rank_nodes: the node of each rank. addresses:
+    the node behind each address. maintenance: planned times. ranks_ended: whether any rank of the attempt ended.
+    progress_at: when the slowest rank was last seen to finish a step. patience_s: how long without a step is too long.
+    """
+
+    history: tuple[Finding, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
+    step: int | None = None
+    ranks: int | None = None
+    rank_nodes: Mapping[int, str] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+    addresses: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+    maintenance: tuple[Maintenance, ...] = ()
+    ranks_ended: bool = True
+    progress_at: float | None = None
+    patience_s: float = 0.0
+
+
+NO_CONTEXT = Context()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """What a set of findings comes to.
+
+    `undecided` means: wait, so far only consequences are known, or conditions that may end by themselves. `shared`
+    means: most nodes of the job show the same within a minute, so no single one is to be blamed.
+    """
+
+    fault_class: FaultClass
+    action: Action
+    root: Finding | None
+    reasons: tuple[str, ...]
+    undecided: bool = False
+    shared: bool = False

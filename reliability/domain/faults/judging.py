@@ -1,0 +1,181 @@
+"""What do findings mean: which class of fault, which action, which of them is the root (M9)?
+
+The earliest finding that is no follow-up is the root. A stronger action takes its place, so that a plain program error
+on a survivor cannot hide a lost node. Later findings only ever raise the action. Reasons carry the counts and
+lines that decided.
+"""
+
+from collections.abc import Sequence
+
+from reliability.domain.faults.findings import NO_CONTEXT, Attempt, Context, Finding, Judgement
+from reliability.domain.faults.suspects import Suspect, node_lost_by_many, rank_behind
+from reliability.domain.faults.table import TABLE, Table
+from reliability.domain.faults.weighing import Weighed, standing, weigh
+from reliability.domain.faults.words import STRENGTH, Action, FaultClass, Severity
+
+BLAST_WINDOW_S = 60.0
+"""The same hardware code on most nodes within this time points to something they share."""
+STEP_SLACK = 1
+"""Ranks that had not yet noticed may have finished one step more than the one that failed."""
+FOLLOW_UPS = "findings on other ranks are consequences and decide"
+
+
+def _told(item: Weighed) -> str:
+    rank = "" if item.finding.rank is None else f", rank {item.finding.rank}"
+    times = f" ({item.finding.count} times)" if item.finding.count > 1 else ""
+    evidence = f" Evidence: {item.finding.evidence}" if item.finding.evidence else ""
+    notes = "".join(f" {note}" for note in item.notes)
+    return f"{item.finding.code} on {item.finding.node}{rank}{times}: {item.row.meaning}{notes}{evidence}"
+
+
+def _blast_radius(weighed: Sequence[Weighed], nodes: int | None) -> dict[str, str]:
+    """Return by code what is to be said of hardware codes that hit most nodes within the window."""
+    total = nodes or len({item.finding.node for item in weighed})
+    sentences = {}
+    for code in dict.fromkeys(item.row.code for item in weighed if item.row.fault_class is FaultClass.HARDWARE):
+        seen = [item.finding for item in weighed if item.row.code == code]
+        first = min(finding.at for finding in seen)
+        hit = {finding.node for finding in seen if finding.at - first <= BLAST_WINDOW_S}
+        if len(hit) > 1 and 2 * len(hit) > total:
+            sentences[code] = (
+                f"{code} was seen on {len(hit)} of {total} nodes within {BLAST_WINDOW_S:.0f} s: look for something "
+                "they share (power, switch, driver, the job itself) before blaming each node."
+            )
+    return sentences
+
+
+def _decided(weighed: Sequence[Weighed], root: Weighed, unknown_action: Action, nodes: int | None) -> Judgement:
+    reasons = [_told(root)]
+    earliest = next(item for item in weighed if not item.row.follow_up and item.action is not Action.OBSERVE)
+    if earliest is not root:
+        reasons.append(f"It outranks what was seen first ({earliest.finding.code} on {earliest.finding.node}).")
+    if root.row.unexplained and not root.notes:
+        reasons.append(f"The cause is unknown: the job's policy for that is {unknown_action.replace('_', ' ')}.")
+    follow_ups = sum(item.row.follow_up for item in weighed)
+    if follow_ups:
+        told = "finding on another rank is a consequence and decides" if follow_ups == 1 else FOLLOW_UPS
+        reasons.append(f"{follow_ups} {told} nothing.")
+    reasons.append(root.row.advice)
+    blast = _blast_radius(weighed, nodes)
+    return Judgement(
+        fault_class=root.fault_class,
+        action=root.action,
+        root=root.finding,
+        reasons=(*reasons, *blast.values()),
+        shared=root.row.code in blast,
+    )
+
+
+def _waiting(weighed: Sequence[Weighed], sentence: str) -> Judgement:
+    told = tuple(_told(item) for item in weighed)
+    return Judgement(
+        fault_class=FaultClass.UNKNOWN, action=Action.OBSERVE, root=None, reasons=(sentence, *told), undecided=True
+    )
+
+
+def _unharmed(weighed: Sequence[Weighed]) -> Judgement:
+    """Consequences of something that did not touch this attempt, such as the end of the one before it."""
+    told = tuple(_told(item) for item in weighed)
+    went_on = "No rank ended and training went on: these are consequences of something else, and nothing is done."
+    return Judgement(
+        fault_class=FaultClass.UNKNOWN, action=Action.OBSERVE, root=weighed[0].finding, reasons=(went_on, *told)
+    )
+
+
+def _only_follow_ups(
+    weighed: Sequence[Weighed], now: float, settle_s: float, context: Context, table: Table
+) -> Judgement:
+    """Consequences without a cause: wait for one, then name who is behind them, or restart: nothing accuses a node."""
+    times = [item.finding.at for item in weighed if item.row.follow_up]
+    waited, limit_s = now - min(times), settle_s
+    if not context.ranks_ended:
+        limit_s = max(settle_s, context.patience_s)
+        if context.progress_at is not None and context.progress_at - max(times) > context.patience_s:
+            return _unharmed(weighed)
+    if waited <= limit_s:
+        return _waiting(
+            weighed, f"Only consequences are known so far: the cause is awaited for {limit_s - waited:.1f} s more."
+        )
+    findings = [item.finding for item in weighed]
+    condition = standing(weighed, findings, table, now=now)
+    if condition is not None:
+        return _decided([*weighed, condition], condition, Action.OBSERVE, None)
+    suspect = node_lost_by_many(findings, context) or rank_behind(findings, context)
+    told = tuple(_told(item) for item in weighed)
+    if suspect is not None:
+        return _suspected(suspect, told)
+    unfound = f"No root was found within {settle_s:.1f} s, only consequences: nothing accuses a node."
+    network = any(item.row.fault_class is FaultClass.NETWORK for item in weighed if item.row.follow_up)
+    fault_class = FaultClass.NETWORK if network else FaultClass.SOFTWARE
+    return Judgement(fault_class=fault_class, action=Action.RESTART_IN_PLACE, root=None, reasons=(unfound, *told))
+
+
+def _suspected(suspect: Suspect, told: tuple[str, ...]) -> Judgement:
+    moves = suspect.lost_by_many and suspect.finding is not None
+    where = f" It runs on {suspect.node}." if suspect.node and suspect.rank is not None else ""
+    return Judgement(
+        fault_class=suspect.fault_class,
+        action=Action.FAILOVER if moves else Action.RESTART_IN_PLACE,
+        root=suspect.finding,
+        reasons=(suspect.reason + where, *told),
+    )
+
+
+def _same_step_elsewhere(root: Weighed, context: Context) -> Attempt | None:
+    """Return an earlier end with the same code at the same step on other nodes: then it is the job's own."""
+    accused = root.fault_class is FaultClass.HARDWARE or root.row.severity is Severity.FATAL
+    if context.step is None or accused or root.row.unexplained:
+        return None
+    for attempt in context.attempts:
+        same_step = abs(attempt.step - context.step) <= STEP_SLACK
+        if same_step and attempt.code == root.row.code and root.finding.node not in attempt.nodes:
+            return attempt
+    return None
+
+
+def _of_the_job(judgement: Judgement, earlier: Attempt, context: Context) -> Judgement:
+    nodes = ", ".join(sorted(earlier.nodes))
+    told = f"Same step, two nodes: it ended at step {context.step} with the same code on {nodes} before."
+    job = "So it is the job's own, most likely its data: no node is replaced. Look at that batch, or skip it."
+    return Judgement(
+        fault_class=FaultClass.APPLICATION,
+        action=Action.HOLD,
+        root=judgement.root,
+        reasons=(told, job, *judgement.reasons),
+    )
+
+
+def judge(
+    findings: Sequence[Finding],
+    *,
+    unknown_action: Action,
+    now: float,
+    settle_s: float,
+    nodes: int | None = None,
+    context: Context = NO_CONTEXT,
+    table: Table = TABLE,
+) -> Judgement | None:
+    """Return what the findings of one job in one epoch (or of one node) come to; None when there are none.
+
+    Root: the earliest arrival among the findings with the strongest action that are no follow-ups. `unknown_action` is
+    the job's policy for an end nobody can explain. Only follow-ups: undecided for `settle_s` seconds after the first,
+    then a restart in place. `nodes` is the number of nodes of the job, for the blast radius; without it the nodes
+    that were named count. `context` is what else is known; without it no rule that needs it says anything.
+    """
+    if not findings:
+        return None
+    weighed = weigh(findings, unknown_action=unknown_action, now=now, context=context, table=table)
+    decisive = [item for item in weighed if not item.row.follow_up and item.action is not Action.OBSERVE]
+    if decisive:
+        root = max(decisive, key=lambda item: STRENGTH[item.action])
+        judgement = _decided(weighed, root, unknown_action, nodes)
+        earlier = _same_step_elsewhere(root, context)
+        return judgement if earlier is None else _of_the_job(judgement, earlier, context)
+    if any(item.row.follow_up for item in weighed):
+        return _only_follow_ups(weighed, now, settle_s, context, table)
+    pending = max(item.pending_s for item in weighed)
+    if pending > 0:
+        return _waiting(weighed, f"What is known may end by itself: it is awaited for {pending:.0f} s more.")
+    first = weighed[0]
+    reasons = (_told(first), first.row.advice, *_blast_radius(weighed, nodes).values())
+    return Judgement(fault_class=first.fault_class, action=Action.OBSERVE, root=first.finding, reasons=reasons)

@@ -1,0 +1,93 @@
+"""The fault-code table in force: as shipped, with people's changes on top; and the history of those changes."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+from reliability.domain.faults import MATCHER, TABLE, FaultCode, Matcher, Table
+from reliability.domain.faults.changing import changed_row
+from reliability.models import FaultCodeChange
+
+Mark = tuple[int, datetime, str]
+
+
+def in_force() -> dict[str, FaultCodeChange]:
+    """Return the last change of every code that was ever changed."""
+    newest: dict[str, FaultCodeChange] = {}
+    for change in FaultCodeChange.objects.order_by("id"):
+        newest[change.code] = change
+    return newest
+
+
+def history(code: str) -> list[FaultCodeChange]:
+    """Return the changes of a code, newest first."""
+    return list(FaultCodeChange.objects.filter(code=code).order_by("-version"))
+
+
+def _mark() -> Mark | None:
+    return FaultCodeChange.objects.order_by("-id").values_list("id", "changed_at", "code").first()
+
+
+@lru_cache(maxsize=2)
+def _matcher(_mark: Mark) -> Matcher:
+    return Matcher(_changed(in_force()))
+
+
+def _changed(changes: Mapping[str, FaultCodeChange]) -> Table:
+    return TABLE.changed(
+        changed_row(TABLE, code, change.values)
+        for code, change in changes.items()
+        if code in TABLE or change.kind != FaultCodeChange.Kind.RESET
+    )
+
+
+def matcher() -> Matcher:
+    """Return what finds codes by the table in force. It is made anew only after a change."""
+    mark = _mark()
+    return MATCHER if mark is None else _matcher(mark)
+
+
+def table() -> Table:
+    """Return the table in force."""
+    return matcher().table
+
+
+def families(rows: Table) -> list[str]:
+    """Return the sources that the rows come from, in the order of the table."""
+    return list(dict.fromkeys(row.source for row in rows.values()))
+
+
+def searched(
+    rows: Table, *, words: str = "", family: str = "", action: str = "", fault_class: str = ""
+) -> list[FaultCode]:
+    """Return the rows that have all the words in code, meaning or advice, and that are of this family and so on."""
+    wanted = words.lower().split()
+    return [
+        row
+        for row in rows.values()
+        if (not family or row.source == family)
+        and (not action or row.action == action)
+        and (not fault_class or row.fault_class == fault_class)
+        and all(word in f"{row.code} {row.meaning} {row.advice}".lower() for word in wanted)
+    ]
+
+
+def as_values(row: FaultCode) -> dict[str, Any]:
+    """Return a row as the REST interface and the command show it."""
+    return {
+        "code": row.code,
+        "source": row.source,
+        "class": str(row.fault_class),
+        "severity": str(row.severity),
+        "action": str(row.action),
+        "meaning": row.meaning,
+        "advice": row.advice,
+        "origin": str(row.origin),
+        "weight": str(row.weight),
+        "debounce_s": row.debounce_s,
+        "fields": list(row.fields),
+        "clears": row.clears,
+        "enabled": row.enabled,
+        "examples": list(row.examples),
+    }

@@ -1,0 +1,96 @@
+"""What do findings of a node come to that belong to no job? One incident for each code, and a hold where it is serious.
+
+A node that serves nothing has nothing to restart: what would move a job away from it keeps it from being used.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from django.db import transaction
+
+from reliability.domain import faults
+from reliability.domain.faults import Action, Judgement
+from reliability.domain.faults.conditions import STABLE_S
+from reliability.models import Finding, Incident, Node
+from reliability.selectors import fault_codes, fault_context
+from reliability.services import clock, dispatch, nodes
+
+COOL_DOWN_S = STABLE_S
+"""The same code so soon after its incident was closed opens that one again instead of another."""
+SERIOUS = (Action.FAILOVER, Action.HOLD)
+
+
+def judge_node(node_id: int) -> list[Incident]:
+    """Judge what nobody has judged yet of a node without a job. Returns the incidents it belongs to."""
+    with transaction.atomic():
+        node = Node.objects.select_for_update(no_key=True).get(pk=node_id)
+        rows = Finding.objects.filter(node=node, job=None, incident=None).select_related("node", "job").order_by("id")
+        by_code: dict[str, list[Finding]] = {}
+        for finding in rows:
+            by_code.setdefault(finding.code, []).append(finding)
+        judged = [_judge_code(node, code, fresh) for code, fresh in by_code.items()]
+        return [each for each in judged if each is not None]
+
+
+def _judge_code(node: Node, code: str, fresh: Sequence[Finding]) -> Incident | None:
+    """Judge the findings of one code; None while a condition is awaited that may end by itself."""
+    standing = _ended(node, code) or _standing(node, code)
+    judgement = _judgement([*(standing.findings.select_related("node", "job") if standing else ()), *fresh])
+    if judgement is None or judgement.undecided:
+        return None
+    serious = judgement.action in SERIOUS
+    incident = standing or Incident(node=node, code=code, opened_at=clock.now())
+    worse = serious and incident.action != Action.HOLD
+    if standing is None or worse:
+        _describe(incident, judgement, code, serious=serious)
+        incident.save()
+    Finding.objects.filter(pk__in=[each.pk for each in fresh]).update(incident=incident)
+    if worse:
+        nodes.mark_unhealthy(node, reason=incident.summary)
+        nodes.hold(node, owner=nodes.AUTOMATION, reason=incident.summary)
+    dispatch.changed("overview", f"node:{node.pk}")
+    return incident
+
+
+def _standing(node: Node, code: str) -> Incident | None:
+    """Return the incident of this code that is open, or the one that was closed a moment ago, open again."""
+    rows = Incident.objects.filter(node=node, job=None, code=code).order_by("-id")
+    recent = rows.filter(closed_at__gte=clock.now() - timedelta(seconds=COOL_DOWN_S)).first()
+    standing = rows.filter(closed_at=None).first() or recent
+    if standing is not None and standing.closed_at is not None:
+        standing.closed_at, standing.close_reason = None, ""
+        standing.save(update_fields=["closed_at", "close_reason"])
+    return standing
+
+
+def _describe(incident: Incident, judgement: Judgement, code: str, *, serious: bool) -> None:
+    row = fault_codes.table().lookup(code)
+    incident.fault_class = judgement.fault_class if judgement.root else row.fault_class
+    incident.action = Action.HOLD if serious else Action.OBSERVE
+    incident.summary = f"{row.meaning} ({code} on {incident.node})"
+    incident.reasons = list(judgement.reasons)
+
+
+def _ended(node: Node, code: str) -> Incident | None:
+    """Close the incident of the condition that this code ends, if one is open that holds nothing; return it."""
+    clears = fault_codes.table().lookup(code).clears
+    if not clears:
+        return None
+    rows = Incident.objects.filter(node=node, job=None, code=clears, closed_at=None, action=Action.OBSERVE)
+    incident = rows.order_by("-id").first()
+    if incident is not None:
+        incident.closed_at, incident.close_reason = clock.now(), f"It ended by itself ({code})."
+        incident.save(update_fields=["closed_at", "close_reason"])
+    return incident
+
+
+def _judgement(findings: Sequence[Finding]) -> Judgement | None:
+    matcher = fault_codes.matcher()
+    return faults.judge(
+        [fault_context.found(finding, matcher) for finding in findings],
+        unknown_action=Action.OBSERVE,
+        now=clock.now().timestamp(),
+        settle_s=0.0,
+        context=fault_context.of_node(findings, matcher),
+        table=matcher.table,
+    )

@@ -1,0 +1,79 @@
+"""How does a Lightning `Trainer` take part?
+
+    snapshots = SnapshotCallback()
+    trainer = Trainer(..., callbacks=[snapshots], enable_checkpointing=False)
+    trainer.fit(model, data, ckpt_path=snapshots.resume_from)
+
+Lightning writes and reads its own checkpoint; this callback has it saved when the plan of the job says so, adds what
+Lightning leaves out of it (the random generators), and tells the node of every step.
+"""
+
+import random
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback
+
+from .steps import Steps
+
+FILE = "lightning.ckpt"
+
+
+class SnapshotCallback(Callback):  # type: ignore[misc]
+    """Saves when a snapshot is due, each a folder with one checkpoint of Lightning in it."""
+
+    def __init__(self, steps: Steps | None = None) -> None:
+        self.steps = steps or Steps()
+        self._random: dict[str, Any] | None = None
+        self._saved = self.steps.start
+
+    @property
+    def resume_from(self) -> str | None:
+        """What `Trainer.fit` takes as `ckpt_path`; None for a start from nothing."""
+        return str(self.steps.restored / FILE) if self.steps.restored else None
+
+    def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, *_more: Any) -> None:
+        """After an optimizer step: tell of it, and save when it is due. Every rank takes part in the save."""
+        step = int(trainer.global_step)
+        loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
+        self.steps.report(step, loss=loss)
+        if step > self._saved and self.steps.due(step):  # not each batch of a step that accumulates
+            self._saved = step
+            self._save(trainer, step)
+            self.steps.run.resumed()
+
+    def _save(self, trainer: Any, step: int) -> None:
+        """Save with all ranks. Training goes on where the disk does not take it, unless others wait for this rank."""
+        first = trainer.local_rank == 0
+        try:
+            path = self.steps.gathering(step, own=first)
+            trainer.strategy.barrier()
+            trainer.save_checkpoint(path / FILE)
+            trainer.strategy.barrier()
+            if first:
+                self.steps.seal(step)
+        except OSError as error:
+            if trainer.world_size > 1:
+                raise
+            self.steps.failed(step, error)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of the random generators: without it a resumed run is another one."""
+        return {
+            "python": random.getstate(),
+            "torch": torch.get_rng_state(),
+            "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Keep the state of the random generators until training goes on."""
+        self._random = state_dict
+
+    def on_train_batch_start(self, *_about: Any) -> None:
+        """Before the first batch after a resume: whatever was drawn while starting does not count."""
+        found, self._random = self._random, None
+        if found is not None:
+            random.setstate(found["python"])
+            torch.set_rng_state(found["torch"])
+            if found["cuda"]:
+                torch.cuda.set_rng_state_all(found["cuda"])
