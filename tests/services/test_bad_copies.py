@@ -9,7 +9,7 @@ from reliability.models import Job, Node, Snapshot, SnapshotCopy, SnapshotEvent,
 from reliability.services import clock, reports, snapshot_tally, snapshots
 from tests.services.world import Agent, World
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 DAMAGED = {"code": "digest_mismatch"}
 
 

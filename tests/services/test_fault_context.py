@@ -6,7 +6,7 @@ from reliability.models import Failover, Finding, Hold, Incident, Job
 from reliability.services import fault_codes
 from tests.services.world import World
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 SHADER = (
     "NVRM: Xid (PCI:0000:3b:00): 13, pid={pid}, name=python3, Graphics SM Warp Exception on (GPC {gpc}, TPC 3, SM 1): "
     "Out Of Range Address"

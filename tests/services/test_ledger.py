@@ -14,7 +14,7 @@ from reliability.selectors import core, ledger
 from reliability.services import clock, keeping, reports, snapshot_events, snapshot_tally, snapshots
 from tests.services.world import World
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 PACKAGE = Path(__file__).resolve().parents[2] / "reliability"
 
 

@@ -11,7 +11,7 @@ from reliability.selectors.rooms import warnings
 from reliability.services import beats, clock, incidents, rooms
 from tests.services.world import World
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 GB = 10**9
 
 

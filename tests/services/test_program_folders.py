@@ -9,7 +9,7 @@ from reliability.models import OrderRecord
 from reliability.services import jobs, launch
 from tests.services.world import World
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 
 def restores(world: World) -> list[OrderRecord]:

@@ -16,7 +16,7 @@ from reliability.selectors import retention as selected
 from reliability.services import clock, reports, retention, snapshot_tally, snapshots
 from tests.services.world import World
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 
 @pytest.fixture(autouse=True)

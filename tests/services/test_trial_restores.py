@@ -23,7 +23,7 @@ from reliability.selectors import core
 from reliability.services import clock, incidents, restores, trial_restores
 from tests.services.world import World
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 State = TrialRestore.State
 
 

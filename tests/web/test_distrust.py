@@ -15,7 +15,7 @@ from reliability.domain.snapshots import Tier
 from reliability.selectors import core
 from reliability.selectors.progress import job_lines
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 REASON = "2026-11-29 is a date and no step"
 
 

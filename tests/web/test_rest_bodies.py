@@ -24,7 +24,7 @@ ROUTES = {
 }
 """Some that there are, so that an empty list is no success."""
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 
 @pytest.fixture
