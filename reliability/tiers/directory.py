@@ -211,9 +211,10 @@ class DirectoryTier:
         """Return the committed keys that begin with a prefix, sorted; none when the folder does not exist."""
         root, found = str(self.root), []
         with copying.tier_errors(self.root):
-            for folder, _, names in os.walk(root, onerror=_pass_over_what_is_gone):
+            for folder, folders, names in os.walk(root, onerror=_pass_over_what_is_gone):
                 there = {name for name in names if name.endswith(DATA_SUFFIX)}
-                committed = [name.removesuffix(RECORD_SUFFIX) for name in names if name.endswith(RECORD_SUFFIX)]
+                said = (*names, *folders)  # a record that is a folder is one that cannot be read, not none
+                committed = [name.removesuffix(RECORD_SUFFIX) for name in said if name.endswith(RECORD_SUFFIX)]
                 below = folder[len(root) :].lstrip("/")
                 found += [f"{below}/{key}" if below else key for key in committed if key + DATA_SUFFIX in there]
         return sorted(key for key in found if key.startswith(prefix))

@@ -184,11 +184,13 @@ def test_a_head_is_kept_with_the_newest_snapshots_and_not_in_the_report(training
 
 
 def pair_up(world: World) -> None:
-    world.until(lambda: OrderRecord.objects.filter(kind="partner_keep", state="done").count() == 3)
+    world.until(lambda: OrderRecord.objects.filter(kind="partner_keep", state="done").count() >= 3)
 
 
 @pytest.fixture
-def paired(world: World) -> World:
+def paired(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    """One stretch of tokens: none ends while a test runs, which may be at any hour."""
+    monkeypatch.setattr(partners, "STRETCH_S", 1e10)
     world.running_job(partner_copies=True, partner_bytes_per_s=5e6)
     world.save(50)
     pair_up(world)
@@ -257,7 +259,7 @@ def test_a_partner_copy_counts_only_from_who_was_told_to_keep_it(paired: World) 
 def test_pairing_follows_a_new_attempt(paired: World) -> None:
     paired.agents["n2"].rank_dies(rank_of(paired, "n2"), 1)
     paired.recover(seconds=60)
-    paired.until(lambda: OrderRecord.objects.filter(kind="partner_keep", epoch=2, state="done").count() == 3)
+    paired.until(lambda: OrderRecord.objects.filter(kind="partner_keep", epoch=2, state="done").count() >= 3)
 
 
 def test_what_a_node_could_not_do_is_asked_again_after_a_while(world: World) -> None:
@@ -266,7 +268,7 @@ def test_what_a_node_could_not_do_is_asked_again_after_a_while(world: World) -> 
     world.running_job(partner_copies=True)
     world.until(lambda: OrderRecord.objects.filter(kind="peer_serve", state="failed").exists())
     del world.agents["n1"].replies["peer_serve"]
-    world.until(lambda: OrderRecord.objects.filter(kind="partner_keep", state="done").count() == 3, seconds=60)
+    world.until(lambda: OrderRecord.objects.filter(kind="partner_keep", state="done").count() >= 3, seconds=60)
     assert orders.succeeded(OrderRecord.objects.filter(kind="peer_serve", node__name="n1").latest("created_at"))
 
 
