@@ -20,7 +20,7 @@ _LEAST_S = 1e-100
 _FEW, _TERMS = 16, 128
 _SMOOTH, _SMOOTH_FALL = 0.25, 4.0
 """How little of a hazard comes with one step, and how many steps a fall of survival takes, for a sum to be smooth."""
-_GRID = 0.5
+_GRID = 1.0
 """Step of the first search in ln work; one law may have two maxima, which lie further apart."""
 _SHORTEST = 1e-4
 """Where the first search begins, as a share of the first-order best; far below it only where faults leave nothing."""
