@@ -10,7 +10,7 @@ from reliability.domain.planner.roots import least_whole, summit
 from reliability.errors import InvalidInput
 
 _ROUNDING = 1e-12
-_WIDTH = 1e-9
+_WIDTH = 1e-6
 _MOST_NODES = 10**9
 
 

@@ -98,27 +98,36 @@ def climbed(
 def crossing(falls: Callable[[float], float], guess: float) -> float | None:
     """Return the x > 0 at which a falling function goes through 0; None when it does not between 1e-120 and 1e120.
 
-    Brackets it by factors of 16 from the guess, then takes false positions (Illinois) and every fourth time
-    the middle in ln x; exact to a few units in the last place.
+    Brackets it by factors of 16 from the guess, then takes inverse quadratic steps where three points allow one and the
+    middle where they do not; exact to a few units in the last place, from the side where the function is at least 0.
+    Source: Chandrupatla 1997, "A new hybrid quadratic/bisection algorithm", Advances in Engineering Software 28.
     """
     bracket = _bracket(falls, guess)
     if bracket is None:
         return None
-    (low, above), (high, below) = bracket
-    for turn in range(_ROUNDS):
-        if high - low <= _ENOUGH * high or above == 0.0:
+    newest, other = bracket
+    share = 0.5
+    for _ in range(_ROUNDS):
+        x = newest[0] + share * (other[0] - newest[0])
+        tried = (x, falls(x))
+        left, other = (newest, other) if (tried[1] >= 0) is (newest[1] >= 0) else (other, newest)
+        newest = tried
+        least = 2 * _ENOUGH * abs(x) / abs(other[0] - newest[0])
+        if least > 0.5 or newest[1] == 0.0:
             break
-        x = low + (high - low) * above / (above - below)
-        if turn % 4 == 3:
-            x = math.sqrt(low) * math.sqrt(high)
-        if not low < x < high:
-            x = (low + high) / 2
-        value = falls(x)
-        if value >= 0:
-            low, above, below = x, value, below / 2
-        else:
-            high, below, above = x, value, above / 2
-    return low
+        share = min(max(_quadratic(newest, other, left), least), 1 - least)
+    return newest[0] if newest[1] >= 0 else other[0]
+
+
+def _quadratic(newest: tuple[float, float], other: tuple[float, float], left: tuple[float, float]) -> float:
+    """Return how far on the way from the newest to the other point the quadratic is 0; half of it where none serves."""
+    (x1, f1), (x2, f2), (x3, f3) = newest, other, left
+    if not math.isfinite(f1) or not math.isfinite(f2) or not math.isfinite(f3) or f3 in (f1, f2):
+        return 0.5
+    place, height = (x1 - x2) / (x3 - x2), (f1 - f2) / (f3 - f2)
+    if height * height >= place or (1 - height) * (1 - height) >= 1 - place:
+        return 0.5
+    return f1 / (f2 - f1) * f3 / (f2 - f3) + (x3 - x1) / (x2 - x1) * f1 / (f3 - f1) * f2 / (f3 - f2)
 
 
 def _bracket(falls: Callable[[float], float], guess: float) -> tuple[tuple[float, float], tuple[float, float]] | None:
