@@ -10,6 +10,7 @@ pages = get_asgi_application()
 # Django must be set up before anything that imports models.
 from reliability.api import ingest  # noqa: E402
 from reliability.consumers import websocket_application  # noqa: E402
+from webapp.threads import own_thread  # noqa: E402
 
 
 async def application(scope: ingest.Scope, receive: ingest.Receive, send: ingest.Send) -> None:
@@ -22,4 +23,5 @@ async def application(scope: ingest.Scope, receive: ingest.Receive, send: ingest
     elif scope["path"].startswith(ingest.PREFIX):
         await ingest.ingest(scope, receive, send)
     else:
-        await pages(dict(scope), receive, send)  # type: ignore[arg-type] # Django types its messages more narrowly
+        async with own_thread():
+            await pages(dict(scope), receive, send)  # type: ignore[arg-type] # Django types its messages more narrowly

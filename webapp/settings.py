@@ -169,7 +169,7 @@ TEMPLATES = [
 
 DATABASE_URL = env("DATABASE_URL", f"sqlite:///{DATA_DIR / 'stepkeeper.sqlite3'}")
 try:
-    DATABASES = {"default": dj_database_url.parse(DATABASE_URL, conn_max_age=60)}
+    DATABASES = {"default": dj_database_url.parse(DATABASE_URL, conn_max_age=60, conn_health_checks=True)}
 except Exception as error:
     raise ImproperlyConfigured(
         "STEPKEEPER_DATABASE_URL: not a database address. Examples: sqlite:////srv/stepkeeper.sqlite3, "
