@@ -16,6 +16,8 @@ from reliability.domain.faults.streams import LONGEST, Lines
 from reliability.domain.faults.text import JUDGED
 from reliability.errors import InvalidInput
 
+pytestmark = pytest.mark.slow
+
 MANY = int(os.environ.get("STEPKEEPER_LINES", "5000"))
 EXAMPLES = [(code, example) for code, row in TABLE.items() for example in row.examples]
 LITERALS = sorted({literal for row in TABLE.values() for line in row.lines for literal in line.literals})

@@ -14,6 +14,8 @@ from reliability.domain.snapshots import EpochStart, SnapshotId, Tier, in_lineag
 from reliability.errors import InvalidInput
 from tests.domain.test_restore import histories
 
+pytestmark = pytest.mark.slow
+
 FIRST = lineage_ceilings((EpochStart(epoch=1, restored=None),))
 NOW = 10_000.0
 

@@ -15,6 +15,8 @@ from django.core.management import CommandError, call_command
 from reliability.models import Job
 from tests.web import rows
 
+pytestmark = pytest.mark.slow
+
 PROJECT = Path(__file__).resolve().parents[2]
 KNOWN: dict[str, Any] = json.loads((PROJECT / "tests/domain/planner/plans.json").read_text())
 PLANS = {known["name"]: known for known in KNOWN["plans"] if "interval_s" in known.get("exact", known)}

@@ -18,7 +18,7 @@ from reliability.selectors import retention as selected
 from reliability.services import snapshot_tally
 from tests.web import rows
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 PAGE = "/jobs/lm/retention/"
 API = "/api/v1/jobs/lm"
 GOOD = {

@@ -7,6 +7,8 @@ from django.urls import URLPattern, get_resolver
 
 from reliability import models
 
+pytestmark = pytest.mark.slow
+
 READ = ("viewer", "operator", "approver")
 PAGES = {
     "overview": {},

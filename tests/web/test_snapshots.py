@@ -17,7 +17,7 @@ from reliability.domain.program_folders import FolderRule
 from reliability.services import snapshot_tally
 from tests.web import rows
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 
 def text_of(client: Any, url: str) -> str:

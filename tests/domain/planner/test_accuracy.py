@@ -12,6 +12,8 @@ from reliability.domain.planner import Inputs, exact
 from reliability.domain.planner.roots import crossing, excess, falling, log_growth, rising
 from tests.domain.planner.cases import DIGITS, Reference, sizes, wide
 
+pytestmark = pytest.mark.slow
+
 
 def budget(inputs: Inputs) -> tuple[float, float]:
     """Return -ln of what may be lost beside the fixed costs of faults, and the rounding that its parts carry."""

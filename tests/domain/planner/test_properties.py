@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from reliability.domain.planner import Inputs, ModelPlan, exact, first_order
 from tests.domain.planner.cases import FEW, or_nothing, sizes, wide
 
+pytestmark = pytest.mark.slow
+
 MODELS = [exact, first_order]
 TIMES = ("save_stall_s", "mtbf_s", "recovery_s", "downtime_s", "drain_s")
 ratios = st.one_of(st.floats(0.01, 100), sizes(-6, 6))
