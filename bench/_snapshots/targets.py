@@ -98,10 +98,6 @@ def _quiet(facts: Sequence[Facts], kind: str, name: str, value: Callable[[Facts]
     return undisturbed if judged else everything, len(rows), judged
 
 
-def _divided(ratio: Ratio) -> Callable[[Facts], float]:
-    return lambda row: row[ratio.above] / row[ratio.below]
-
-
 def _peers(facts: Sequence[Facts], ratio: Ratio) -> dict[str, float]:
     found = {}
     for name in dict.fromkeys(row["name"] for row in facts if row["kind"] == ratio.kind):

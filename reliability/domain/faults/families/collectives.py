@@ -2,6 +2,9 @@
 
 from reliability.domain.faults.families.rows import (
     APPLICATION,
+    AT_THE_ODD_ONE,
+    AT_THE_PEER,
+    BUG,
     ERROR,
     FAILOVER,
     FOLLOW_UP,
@@ -12,20 +15,15 @@ from reliability.domain.faults.families.rows import (
     OBSERVE,
     RESTART,
     SAME_NODE_AGAIN,
-    SOFTWARE,
+    SOFT,
     UNKNOWN,
-    WARNING,
+    VICTIM,
     family,
     line,
     row,
 )
 from reliability.domain.faults.words import Line, Origin
 
-_VICTIM = (UNKNOWN, OBSERVE, WARNING)
-_BUG = (APPLICATION, RESTART, ERROR)
-_SOFT = (SOFTWARE, RESTART, ERROR)
-_PEER = "Look at the rank at the other end."
-_ODD = "Look for the rank that did not report, or stayed behind."
 _IB = r"NET/IB ?: (?:\S+ )?Got completion from peer (?P<peer>[^<\s]+)(?:<\d+>)? with (?:status|error)[= ]"
 _GOT = "Got completion from peer"
 
@@ -39,9 +37,9 @@ ROWS = family(
     Origin.OUTPUT,
     row(
         "collective-timeout",
-        *_VICTIM,
+        *VICTIM,
         "A collective did not finish in time on this rank.",
-        _ODD,
+        AT_THE_ODD_ONE,
         line(
             r"(?:\[Rank (?P<rank>\d+)\] )?Watchdog caught collective operation timeout: "
             r"WorkNCCL\((?:SeqNum=(?P<seq>\d+), OpType=(?P<op>\w+))?",
@@ -75,7 +73,7 @@ ROWS = family(
     ),
     row(
         "collective-stuck",
-        *_VICTIM,
+        *VICTIM,
         "The watchdog of the collectives hangs itself.",
         "Look for a GPU code of the same minute; without one the program is restarted.",
         line(
@@ -88,7 +86,7 @@ ROWS = family(
     ),
     row(
         "collective-dump",
-        *_VICTIM,
+        *VICTIM,
         "A rank was told that a collective timed out somewhere.",
         "Follow the rank that is named; 'this local rank' was the first to signal.",
         line(
@@ -105,9 +103,9 @@ ROWS = family(
     ),
     row(
         "collective-abort",
-        *_VICTIM,
+        *VICTIM,
         "A rank ends itself because a collective failed.",
-        _ODD,
+        AT_THE_ODD_ONE,
         line(
             r"(?:\[Rank (?P<rank>\d+)\] )?To avoid data inconsistency, we are taking the entire process down",
             "To avoid data inconsistency",
@@ -117,7 +115,7 @@ ROWS = family(
     ),
     row(
         "collective-mismatch",
-        *_BUG,
+        *BUG,
         "Ranks called different collectives or sizes.",
         "Correct the program; the restart budget ends the attempts.",
         line(r"Detected mismatch between collectives on ranks", "Detected mismatch between collectives"),
@@ -127,7 +125,7 @@ ROWS = family(
     ),
     row(
         "nccl-cuda-error",
-        *_VICTIM,
+        *VICTIM,
         "A CUDA call inside the collective library failed.",
         "The CUDA error beside it names the cause.",
         line(r"ncclUnhandledCudaError\b", "ncclUnhandledCudaError"),
@@ -149,9 +147,9 @@ ROWS = family(
     ),
     row(
         "nccl-remote-error",
-        *_VICTIM,
+        *VICTIM,
         "A peer of a collective went away.",
-        _PEER,
+        AT_THE_PEER,
         line(r"ncclRemoteError\b", "ncclRemoteError"),
         _told_by_pytorch("remote process exited or there was a network error"),
         "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.",
@@ -159,7 +157,7 @@ ROWS = family(
     ),
     row(
         "nccl-internal-error",
-        *_SOFT,
+        *SOFT,
         "The collective library failed inside.",
         "Restarted in place; on one node again: check that node.",
         line(r"ncclInternalError\b", "ncclInternalError"),
@@ -169,7 +167,7 @@ ROWS = family(
     ),
     row(
         "nccl-misused",
-        *_BUG,
+        *BUG,
         "The program used the collective library wrongly, or its versions differ between ranks.",
         "Correct the program or its image; the restart budget ends the attempts.",
         line(r"ncclInvalid(?P<what>Usage|Argument)\b", "ncclInvalidUsage", "ncclInvalidArgument"),
@@ -205,7 +203,7 @@ ROWS = family(
     ),
     row(
         "ib-flushed",
-        *_VICTIM,
+        *VICTIM,
         "A transfer was thrown away because its connection had failed before.",
         "Look for an earlier code.",
         line(_IB + r"5\b", _GOT),
@@ -215,7 +213,7 @@ ROWS = family(
     ),
     row(
         "ib-protection",
-        *_SOFT,
+        *SOFT,
         "A transfer touched memory that was not registered for it.",
         "Check the module for direct transfers to GPU memory.",
         line(_IB + r"4\b", _GOT),
@@ -246,7 +244,7 @@ ROWS = family(
     ),
     row(
         "ib-limits",
-        *_SOFT,
+        *SOFT,
         "The program may not lock enough memory for its network transfers.",
         "Raise the limit of locked memory of the container.",
         line(r"Call to (?P<call>ibv_\w+) failed.{0,60}Cannot allocate memory", "Call to ibv_"),
@@ -265,9 +263,9 @@ ROWS = family(
     ),
     row(
         "peer-left",
-        *_VICTIM,
+        *VICTIM,
         "The process at the other end of a connection ended.",
-        _PEER,
+        AT_THE_PEER,
         line(
             r"Connection closed by remote peer(?: (?P<peer>[0-9a-zA-Z.:\-]{2,64}))?", "Connection closed by remote peer"
         ),
@@ -276,7 +274,7 @@ ROWS = family(
     ),
     row(
         "shm-full",
-        *_SOFT,
+        *SOFT,
         "The shared memory of the container is full.",
         "Raise the job's shm_bytes or clear leaked segments.",
         line(r"Error while creating shared memory segment", "shared memory segment"),

@@ -2,6 +2,7 @@
 
 from reliability.domain.faults.families.rows import (
     APPLICATION,
+    BUG,
     ERROR,
     FOLLOW_UP,
     HARDWARE,
@@ -10,7 +11,7 @@ from reliability.domain.faults.families.rows import (
     OBSERVE,
     RESTART,
     SAME_NODE_AGAIN,
-    SOFTWARE,
+    SOFT,
     STORAGE,
     UNEXPLAINED,
     UNKNOWN,
@@ -19,9 +20,6 @@ from reliability.domain.faults.families.rows import (
     row,
 )
 from reliability.domain.faults.words import Origin
-
-_PROGRAM = (APPLICATION, RESTART, ERROR)
-_SOFT = (SOFTWARE, RESTART, ERROR)
 
 ROWS = family(
     "exit-code",
@@ -37,7 +35,7 @@ ROWS = family(
     ),
     row(
         "exit-1",
-        *_PROGRAM,
+        *BUG,
         "The program ended with a general error.",
         "Read the first traceback of the first rank that failed.",
         "rank 4 exited with code 1",
@@ -72,7 +70,7 @@ ROWS = family(
     ),
     row(
         "exit-125",
-        *_SOFT,
+        *SOFT,
         "The container runtime itself failed.",
         "Check the container engine of the node if it repeats.",
         "exited with code 125",
@@ -97,14 +95,14 @@ ROWS = family(
     ),
     row(
         "exit-128",
-        *_SOFT,
+        *SOFT,
         "The container could not be set up.",
         "Check image and device mapping of the job on this node.",
         "exited with code 128",
     ),
     row(
         "exit-129",
-        *_SOFT,
+        *SOFT,
         "The program lost its terminal (HUP).",
         "Run it under the launcher alone, not in a terminal session.",
         "rank 1 died from signal 1",
@@ -120,7 +118,7 @@ ROWS = family(
     ),
     row(
         "exit-132",
-        *_SOFT,
+        *SOFT,
         "Illegal instruction (ILL): a wrong binary or damaged memory.",
         "On one node only: check that node's processor and memory.",
         "rank 1 died from signal 4",
@@ -128,7 +126,7 @@ ROWS = family(
     ),
     row(
         "exit-134",
-        *_SOFT,
+        *SOFT,
         "The program aborted itself (ABRT): assertion or collective watchdog.",
         "Look for the watchdog's text and for the rank that stayed behind.",
         "Signal 6 (SIGABRT) received by PID 5510",
@@ -137,7 +135,7 @@ ROWS = family(
     ),
     row(
         "exit-135",
-        *_SOFT,
+        *SOFT,
         "Bus error (BUS): most often the shared memory is too small.",
         "Raise the job's shm_bytes or clear leaked segments on the node.",
         "Fatal Python error: Bus error",
@@ -145,7 +143,7 @@ ROWS = family(
     ),
     row(
         "exit-136",
-        *_PROGRAM,
+        *BUG,
         "Arithmetic error (FPE) in the program.",
         "Correct the program; the same step will fail again if the data cause it.",
         "rank 1 died from signal 8",
@@ -163,14 +161,14 @@ ROWS = family(
     ),
     row(
         "oom",
-        *_PROGRAM,
+        *BUG,
         "The container reached its memory limit and was killed.",
         "Raise the job's memory_bytes or use less; a standby would not help.",
         '"State":{"OOMKilled":true,"ExitCode":137}',
     ),
     row(
         "exit-139",
-        *_SOFT,
+        *SOFT,
         "Segmentation fault (SEGV).",
         "Twice on one node only: check that node's memory and devices.",
         "failed (exitcode: -11) local_rank: 0 (pid: 771) of binary: python3",
@@ -199,14 +197,14 @@ ROWS = family(
     ),
     row(
         "exit-202",
-        *_SOFT,
+        *SOFT,
         "One launcher's own number for a GPU that a leftover container holds.",
         "The old container is ended before the restart.",
         "exited with code 202",
     ),
     row(
         "exit-247",
-        *_PROGRAM,
+        *BUG,
         "One launcher's own number for a program that ran out of memory.",
         "Raise the job's memory_bytes or use less.",
         "exited with code 247",
@@ -237,7 +235,5 @@ ROWS = family(
         "The program ended because it could not read or write its files.",
         "Check the disk or file server that its last output names; if it repeats, take the node out.",
     ),
-    row(
-        "exit-other", *_PROGRAM, "The program ended with an exit code of its own.", "Read the last lines of its output."
-    ),
+    row("exit-other", *BUG, "The program ended with an exit code of its own.", "Read the last lines of its output."),
 )

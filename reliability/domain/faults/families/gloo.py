@@ -1,32 +1,28 @@
 """What the library of collectives on processors (gloo) prints."""
 
 from reliability.domain.faults.families.rows import (
-    APPLICATION,
+    AT_THE_ODD_ONE,
+    AT_THE_PEER,
+    BUG,
     ERROR,
     FOLLOW_UP,
     NETWORK,
     OBSERVE,
-    RESTART,
-    UNKNOWN,
-    WARNING,
+    VICTIM,
     family,
     line,
     row,
 )
 from reliability.domain.faults.words import Origin
 
-_VICTIM = (UNKNOWN, OBSERVE, WARNING)
-_BUG = (APPLICATION, RESTART, ERROR)
-_PEER = "Look at the rank at the other end."
-_ODD = "Look for the rank that did not report, or stayed behind."
 ROWS = family(
     "gloo",
     Origin.OUTPUT,
     row(
         "peer-closed",
-        *_VICTIM,
+        *VICTIM,
         "A rank lost the connection to another: a victim, not the cause.",
-        _PEER,
+        AT_THE_PEER,
         line(r"[Cc]onnection closed by peer(?: \[?(?P<peer>[0-9a-fA-F.:]+))?", "onnection closed by peer"),
         line(r"Read error (?:\[(?P<peer>[^\]]{1,64})\])?.{0,40}Connection reset by peer", "Connection reset by peer"),
         "RuntimeError: [/third_party/gloo/gloo/transport/tcp/pair.cc:598] Connection closed by peer [192.0.2.17]:12717",
@@ -36,9 +32,9 @@ ROWS = family(
     ),
     row(
         "peer-silent",
-        *_VICTIM,
+        *VICTIM,
         "A peer did not answer in time: hung, slow, or not at the same call.",
-        _ODD,
+        AT_THE_ODD_ONE,
         line(
             r"Timed out waiting (?P<milliseconds>\d+)ms for (?P<what>recv|send) operation to complete",
             "Timed out waiting ",
@@ -49,7 +45,7 @@ ROWS = family(
     ),
     row(
         "pair-given-up",
-        *_VICTIM,
+        *VICTIM,
         "This rank gave up waiting and closed its connection.",
         "Look for the first time-out.",
         line(r"Application timeout caused pair closure", "Application timeout caused pair closure"),
@@ -69,7 +65,7 @@ ROWS = family(
     ),
     row(
         "sizes-differ",
-        *_BUG,
+        *BUG,
         "Ranks exchanged different sizes.",
         "Correct the program; the restart budget ends the attempts.",
         line(r"op\.preamble\.length <= op\.nbytes", "op.preamble.length"),

@@ -17,9 +17,6 @@ from reliability.domain.faults.families.rows import (
 )
 from reliability.domain.faults.words import Origin
 
-_RESET = "Reset the GPU or reboot the node; replace the GPU if the error is back."
-_AMD = r"(?:amdgpu (?P<device>[0-9a-f:.]+): )?amdgpu: "
-
 DRIVER = family(
     "nvidia-driver",
     Origin.KERNEL,

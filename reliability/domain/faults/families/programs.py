@@ -1,7 +1,7 @@
 """What training programs print: PyTorch, CUDA, numbers that broke, and what schedulers say of them."""
 
 from reliability.domain.faults.families.rows import (
-    APPLICATION,
+    BUG,
     ERROR,
     FAILOVER,
     FATAL,
@@ -11,9 +11,11 @@ from reliability.domain.faults.families.rows import (
     OBSERVE,
     RESTART,
     SAME_NODE_AGAIN,
+    SOFT,
     SOFTWARE,
     UNEXPLAINED,
     UNKNOWN,
+    VICTIM,
     WARNING,
     family,
     line,
@@ -21,20 +23,12 @@ from reliability.domain.faults.families.rows import (
 )
 from reliability.domain.faults.words import Origin
 
-_VICTIM = (UNKNOWN, OBSERVE, WARNING)
-_BUG = (APPLICATION, RESTART, ERROR)
-_SOFT = (SOFTWARE, RESTART, ERROR)
-_PEER = "Look at the rank at the other end."
-_ODD = "Look for the rank that did not report, or stayed behind."
-_IB = r"NET/IB ?: (?:\S+ )?Got completion from peer (?P<peer>[^<\s]+)(?:<\d+>)? with (?:status|error)[= ]"
-_GOT = "Got completion from peer"
-
 PYTORCH = family(
     "pytorch",
     Origin.OUTPUT,
     row(
         "rendezvous-incomplete",
-        *_VICTIM,
+        *VICTIM,
         "Not all nodes came to the start of the program.",
         "The nodes that are missing are the suspects.",
         line(
@@ -47,7 +41,7 @@ PYTORCH = family(
     ),
     row(
         "store-lost",
-        *_VICTIM,
+        *VICTIM,
         "The rank that all others meet at cannot be reached.",
         "Look at the node of rank 0 first.",
         line(
@@ -61,7 +55,7 @@ PYTORCH = family(
     ),
     row(
         "rendezvous-closed",
-        *_SOFT,
+        *SOFT,
         "The meeting of the ranks was closed because one left.",
         "All ranks are started again.",
         line(r"\S*RendezvousClosedError\b", "RendezvousClosedError"),
@@ -89,7 +83,7 @@ PYTORCH = family(
     ),
     row(
         "address-in-use",
-        *_SOFT,
+        *SOFT,
         "A port was still held by an old process.",
         "Find and end the old process if it repeats.",
         line(
@@ -104,7 +98,7 @@ PYTORCH = family(
     ),
     row(
         "loader-bus-error",
-        *_SOFT,
+        *SOFT,
         "A process that loads data died on full shared memory.",
         "Raise the job's shm_bytes or clear leaked segments.",
         line(r"DataLoader worker \(pid[^)]{0,40}\) is killed by signal: Bus error", "is killed by signal: Bus error"),
@@ -112,7 +106,7 @@ PYTORCH = family(
     ),
     row(
         "oom-app",
-        *_BUG,
+        *BUG,
         "The program ran out of memory and said so.",
         "Use a smaller batch or more memory; just after a restart, look for a leftover process.",
         line(r"DataLoader worker \(pid[^)]{0,40}\) is killed by signal: Killed", "is killed by signal: Killed"),
@@ -143,7 +137,7 @@ CUDA = family(
     ),
     row(
         "cuda-illegal-access",
-        *_BUG,
+        *BUG,
         "A GPU kernel touched a bad address.",
         "Correct the kernel; on one GPU under several jobs: run its diagnostics.",
         line(r"CUDA error: an illegal memory access was encountered", "an illegal memory access"),
@@ -151,7 +145,7 @@ CUDA = family(
     ),
     row(
         "cuda-assert",
-        *_BUG,
+        *BUG,
         "A GPU kernel failed an assertion, often a bad index in the data.",
         "At the same step again: look at that batch.",
         line(r"CUDA error: device-side assert triggered", "device-side assert triggered"),

@@ -11,6 +11,12 @@ HARDWARE, SOFTWARE, APPLICATION, NETWORK, STORAGE, THERMAL, UNKNOWN = FaultClass
 OBSERVE, HOLD, RESTART, FAILOVER = Action
 INFO, WARNING, ERROR, FATAL = Severity
 FOLLOW_UP, UNEXPLAINED, WITNESS = Weight.FOLLOW_UP, Weight.UNEXPLAINED, Weight.WITNESS
+VICTIM = (UNKNOWN, OBSERVE, WARNING)
+"""What a rank says that suffers from a fault elsewhere."""
+BUG = (APPLICATION, RESTART, ERROR)
+SOFT = (SOFTWARE, RESTART, ERROR)
+AT_THE_PEER = "Look at the rank at the other end."
+AT_THE_ODD_ONE = "Look for the rank that did not report, or stayed behind."
 DAY_S = 86_400.0
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
 
