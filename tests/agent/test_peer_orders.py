@@ -68,7 +68,7 @@ def test_a_neighbours_newest_shard_is_kept_reported_and_given_up_with_the_releas
 def test_a_commit_is_reported_with_its_parts_and_the_head_once(ingest: Ingest, agent: AgentProcess) -> None:
     ingest.done("start", job=JOB, epoch=1, payload=agent.start_payload(env={"STEP_S": "1000"}))
     record = saved(agent.memory(JOB), 7)
-    told = until(lambda: [body for body in ingest.of_kind("snapshot_copy") if body["rank"] == 7])[0]
+    told = until(lambda: [b for b in ingest.of_kind("snapshot_copy") if b["rank"] == 7 and b["tier"] == "memory"])[0]
     assert told["parts"] == json.loads(record.read_text())["parts"]
     assert told["head"]
     until(lambda: not record.with_suffix(".head").exists(), 5)

@@ -59,7 +59,7 @@ def test_a_stop_ends_the_ranks_and_keeps_the_launcher_warm_for_the_next_attempt(
     ingest: Ingest, agent: AgentProcess
 ) -> None:
     first = begin(ingest, agent)["pids"]["0"]
-    copy = until(lambda: ingest.of_kind("snapshot_copy"))[0]
+    copy = until(lambda: [copy for copy in ingest.of_kind("snapshot_copy") if copy["tier"] == "memory"])[0]
     stopped = ingest.done("stop", job=JOB, epoch=2, payload={"grace_s": 0})
     assert stopped["stopped"] == [0]
     assert not Path(f"/proc/{first}").exists()
