@@ -35,6 +35,8 @@ class AgentConfig:
     docker_url: str
     storage_bytes_per_s: float
     ca_file: Path | None
+    checks: bool = True
+    checks_file: Path | None = None
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> AgentConfig:
@@ -59,6 +61,8 @@ def parse(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> Agent
         docker_url=raw["docker_url"],
         storage_bytes_per_s=_limit("storage_bytes_per_s", raw["storage_bytes_per_s"]),
         ca_file=_file("ca_file", raw["ca_file"]),
+        checks=_flag("checks", raw["checks"]),
+        checks_file=_file("checks_file", raw["checks_file"]),
     )
 
 
@@ -86,6 +90,8 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     add("docker_url", "address of the node's container engine", "unix:///run/docker.sock")
     add("storage_bytes_per_s", "how fast snapshots may go to storage, in bytes per second; 0 means no limit", "0")
     add("ca_file", "certificates to trust for https, PEM")
+    add("checks", "yes, or no to leave out all checks of the node", "yes")
+    add("checks_file", "file with what is to be different about the checks, TOML; see docs/checks.md")
     parser.add_argument(
         "--preemptible",
         nargs="?",

@@ -17,6 +17,7 @@ from reliability.agent import identity as identities
 from reliability.agent import registration, standing
 from reliability.agent.carrying import Hands
 from reliability.agent.clock import ServerClock, steady
+from reliability.agent.collectors.collecting import Collectors
 from reliability.agent.config import AgentConfig
 from reliability.agent.desk import OrderDesk
 from reliability.agent.engine import EngineWatch
@@ -85,6 +86,7 @@ class AgentNode:
             report=self._reporter.report,
             who=f"node {config.name} of {config.server}",
         )
+        self._collectors = Collectors(config, reports=self._reporter, facts=self._facts)
         self._engine = EngineWatch(runtime, self._jobs, self._reporter.report)
         self._movers = Movers(config, self._jobs, self._reporter.report)
         self._probes = Probes(config.data_dir / "log")
@@ -144,6 +146,7 @@ class AgentNode:
         self._resume_lease()
         self._movers.start()
         self._engine.start()
+        self._collectors.start()
         for duty in self._duties:
             duty.start()
         try:
@@ -195,6 +198,7 @@ class AgentNode:
         for duty in self._duties:
             duty.stop()
         self._fences.stop()
+        self._collectors.stop()
         self._engine.stop()
         self._probes.stop()
         self._peers.stop()
@@ -223,7 +227,18 @@ class AgentNode:
     # What others read and bring
 
     def _heartbeat(self) -> dict[str, Any]:
-        return {"jobs": [part.status() for part in self._jobs.all()], "disks": self._disks}
+        jobs = [part.status() for part in self._jobs.all()]
+        return {"jobs": jobs, "disks": self._disks, "checks": self._collectors.told()}
+
+    def _facts(self) -> dict[str, Any]:
+        """What checks get to know: folders of the tiers, the wall clock against the server's, jobs' storage."""
+        skew = self._clock.skew()
+        return {
+            "memory_dir": str(self._config.memory_dir),
+            "ssd_dir": str(self._config.ssd_dir),
+            "storage_dirs": sorted({part.record.storage_dir for part in self._jobs.all() if part.record.storage_dir}),
+            "clock": None if skew is None else {"ahead_s": skew[0], "uncertainty_s": skew[1]},
+        }
 
     def _on_answer(self, answer: Mapping[str, Any], beat: bool) -> None:
         for job, epoch in _mapping(answer.get("epochs")).items():

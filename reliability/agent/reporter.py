@@ -7,7 +7,7 @@ urgent report wakes it at once. Nothing that runs on the node can hold it up: it
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from reliability.agent.clock import steady
@@ -72,6 +72,21 @@ class Reporter:
             with self._wake:
                 self._urgent = True
                 self._wake.notify_all()
+
+    def report_found(
+        self, found: Sequence[tuple[Mapping[str, Any], str, int]], *, source: str, place: str | None
+    ) -> None:
+        """Keep findings, (body, job, epoch) each, and up to where their source is told now: all of it, or nothing."""
+        if not found and place is None:
+            return
+        with self._spool.whole():
+            for body, job, epoch in found:
+                self._spool.add("finding", body, at=time.time(), job=job, epoch=epoch)
+            if place is not None:
+                self._spool.keep_place(source, place)
+        with self._wake:
+            self._urgent = self._urgent or bool(found)
+            self._wake.notify_all()
 
     def silence(self, seconds: float) -> None:
         """Send nothing at all for a while (drill)."""

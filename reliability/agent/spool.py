@@ -5,11 +5,12 @@ the others those of the last moments may be lost with it, and are made again fro
 bounded: when it is full, the kinds that the server can do without go first, and every dropped report is counted.
 """
 
+import contextlib
 import json
 import logging
 import sqlite3
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ CREATE TABLE IF NOT EXISTS refused (
   id INTEGER PRIMARY KEY AUTOINCREMENT, incarnation TEXT, seq INTEGER, kind TEXT, job TEXT, epoch INTEGER, body TEXT,
   code TEXT, message TEXT);
 CREATE TABLE IF NOT EXISTS dropped (kind TEXT PRIMARY KEY, count INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS places (source TEXT PRIMARY KEY, place TEXT NOT NULL);
 """
 _REFUSED_KEPT = 1000
 _NO_TEXT = (TypeError, ValueError, RecursionError)
@@ -72,7 +74,7 @@ class Spool:
     def __init__(self, path: Path, incarnation: str, *, limit_bytes: int = LIMIT_BYTES) -> None:
         self.incarnation = incarnation
         self._limit_bytes = limit_bytes
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._level = ""
         self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         self._db.execute("PRAGMA journal_mode=WAL")
@@ -104,6 +106,31 @@ class Spool:
             if self._bytes > self._limit_bytes:
                 self._make_room()
             return self._seq
+
+    def keep_place(self, source: str, place: str) -> None:
+        """Keep up to where a source was told, in one with what is added in the same `whole`."""
+        with self._lock:
+            self._db.execute("INSERT OR REPLACE INTO places VALUES (?, ?)", (source, place))
+
+    def place(self, source: str) -> str | None:
+        """Return up to where a source was told."""
+        with self._lock:
+            row = self._db.execute("SELECT place FROM places WHERE source = ?", (source,)).fetchone()
+        return None if row is None else str(row[0])
+
+    @contextlib.contextmanager
+    def whole(self) -> Iterator[None]:
+        """Keep all that is added inside, or nothing of it; forced to the disk as a whole."""
+        with self._lock:
+            self._durable(True)
+            self._db.execute("BEGIN")
+            try:
+                yield
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                self._unsent = Unsent()
+                raise
+            self._db.execute("COMMIT")
 
     def next(self, limit: int) -> list[Report]:
         """Return the oldest reports, all of one incarnation, in order. One that cannot be read is taken out."""
@@ -216,7 +243,7 @@ class Spool:
         )
 
     def _remove(self, ids: Sequence[int]) -> None:
-        self._db.execute("BEGIN")
+        self._db.execute("SAVEPOINT removal")
         for start in range(0, len(ids), 500):
             part = ids[start : start + 500]
             marks = ",".join("?" * len(part))
@@ -226,4 +253,4 @@ class Spool:
             ).fetchone()
             self._db.execute(f"DELETE FROM reports WHERE id IN ({marks})", part)  # noqa: S608
             self._bytes -= int(freed[0]) + int(freed[1]) * _OVERHEAD_BYTES
-        self._db.execute("COMMIT")
+        self._db.execute("RELEASE removal")

@@ -21,6 +21,8 @@ from reliability.errors import ReliabilityError
 
 _CHECKOUT = str(Path(__file__).resolve().parents[3])
 
+LEAVE_S = 5.0
+
 Child = subprocess.Popen[bytes]
 
 
@@ -66,6 +68,20 @@ class Children:
         """Start a child that tells by lines; the caller reads them, in the thread that calls this, and ends it."""
         return self._start(module, mode, request)
 
+    def attend(self, module: str, request: Mapping[str, Any]) -> Child:
+        """Start a child that goes on until it is ended; more may be said to it, a line each, and never waits for it."""
+        child = self._spawn(module, "attend")
+        if child.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                child.stdin.write(json.dumps(request).encode() + b"\n")
+                child.stdin.flush()
+            os.set_blocking(child.stdin.fileno(), False)
+        return child
+
+    def signal_end(self, child: Child) -> None:
+        """Have a child end; the thread that reads it finds out and collects it."""
+        kill(child.pid)
+
     def end(self, child: Child) -> None:
         """End a child that was begun."""
         kill(child.pid)
@@ -79,6 +95,14 @@ class Children:
             kill(pid)
 
     def _start(self, module: str, mode: str, request: Mapping[str, Any]) -> Child:
+        child = self._spawn(module, mode)
+        if child.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                child.stdin.write(json.dumps(request).encode())
+                child.stdin.close()
+        return child
+
+    def _spawn(self, module: str, mode: str) -> Child:
         argv = [sys.executable, "-m", module, mode, f"--parent={self._parent}"]
         with (self._log_dir / f"{_log_name(module)}.log").open("ab") as log:
             child = subprocess.Popen(
@@ -91,10 +115,6 @@ class Children:
             )
         with self._lock:
             self._running.add(child.pid)
-        if child.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):
-                child.stdin.write(json.dumps(request).encode())
-                child.stdin.close()
         return child
 
     def _answer(self, child: Child, limit_s: float, name: str) -> dict[str, Any]:
@@ -121,9 +141,12 @@ class Children:
             child.wait(timeout=limit_s or 0.5)
         except subprocess.TimeoutExpired:
             kill(child.pid)
-            child.wait()
-        if child.stdout is not None:
-            child.stdout.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):  # one that hangs in the kernel is left
+                child.wait(timeout=LEAVE_S)
+        for pipe in (child.stdin, child.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
         with self._lock:
             self._running.discard(child.pid)
 

@@ -1,0 +1,76 @@
+"""Which checks run on this node, and with which values? The operator's checks file (TOML) says so, a section a check.
+
+    [mounts]
+    enabled = false
+    [disks]
+    period_s = 30
+    limit_s = 10
+    least_free_share = 0.05
+
+What the file does not name stays as `docs/checks.md` lists it.
+"""
+
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from reliability.agent.collectors.checking import Check, Option
+from reliability.errors import InvalidInput
+
+LEAST_S, MOST_S = 0.1, 86400.0
+_FIELD = "--checks-file"
+
+
+def chosen(known: Sequence[Check], file: Path | None) -> dict[str, dict[str, Option]]:
+    """Return name -> values (its options, period_s, limit_s) of each check that runs. Raises InvalidInput."""
+    sections = {} if file is None else _sections(file)
+    names = [check.name for check in known]
+    if unknown := sorted(set(sections) - set(names)):
+        raise InvalidInput(_FIELD, f"{unknown[0]!r} is no check", hint=f"There are: {', '.join(names) or 'none'}.")
+    wanted = {}
+    for check in known:
+        section = sections.get(check.name, {})
+        if _value(check.name, "enabled", section.get("enabled", check.enabled), True):
+            wanted[check.name] = _values(check, section)
+    return wanted
+
+
+def _sections(file: Path) -> dict[str, dict[str, Any]]:
+    try:
+        read = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(_FIELD, f"{file} cannot be read", hint="Name a TOML file.") from error
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInput(_FIELD, f"{file}: {error}", hint="A section a check, as in [disks].") from error
+    loose = sorted(name for name, value in read.items() if not isinstance(value, dict))
+    if loose:
+        raise InvalidInput(_FIELD, f"{loose[0]!r} stands outside a section", hint="A section a check, as in [disks].")
+    return read
+
+
+def _values(check: Check, section: Mapping[str, Any]) -> dict[str, Option]:
+    defaults: dict[str, Option] = {**check.options, "period_s": check.period_s, "limit_s": check.limit_s}
+    allowed = {*defaults, "enabled"}
+    if unknown := sorted(set(section) - allowed):
+        raise InvalidInput(
+            _FIELD, f"{check.name}.{unknown[0]} cannot be set", hint=f"There are: {', '.join(sorted(allowed))}."
+        )
+    values = {name: _value(check.name, name, section.get(name, default), default) for name, default in defaults.items()}
+    for name in ("period_s", "limit_s"):
+        if not LEAST_S <= float(values[name]) <= MOST_S:
+            hint = f"A number of seconds from {LEAST_S:g} to {MOST_S:g}."
+            raise InvalidInput(_FIELD, f"{check.name}.{name} {values[name]!r} cannot be used", hint=hint)
+    return values
+
+
+def _value(check: str, name: str, value: Any, default: Option) -> Option:
+    """Return a value of the type that the default has; a whole number may stand for one with a fraction."""
+    if isinstance(default, bool | str):
+        if isinstance(value, type(default)):
+            return value
+    elif isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    words = {bool: "true or false", str: "a text"}.get(type(default), "a number")
+    raise InvalidInput(_FIELD, f"{check}.{name} {value!r} cannot be used", hint=f"It must be {words}.")

@@ -1,0 +1,170 @@
+"""A log in a file that grows, is rotated, truncated, or not there yet.
+
+The place is the file (inode, and a digest of its first bytes, for an inode is given again to another file) and the
+offset behind the last whole line. A file that was renamed is read to its end before the next one of that name; while no
+agent ran it is looked for beside its old name. A file that is not the same, or got shorter, is read from its beginning.
+"""
+
+import hashlib
+import os
+import time
+from pathlib import Path
+
+from reliability.agent.collectors.sources import OLD_S, Look, Place, SourceLost
+from reliability.domain.faults.streams import Lines
+
+HEAD_BYTES = 256
+CHUNK_BYTES = 1 << 18
+LEFT_S = 1.0
+"""So long nothing is added to a file whose name is another's: then it is left for that."""
+
+
+class LogFile:
+    """The log at one path."""
+
+    def __init__(self, place: Place | None, *, path: Path) -> None:
+        self._path = path
+        self._file: int | None = None
+        self._head = b""
+        self._offset = 0
+        self._told = 0
+        self._old = False
+        self._left_at: float | None = None
+        self._lines = Lines()
+        if not path.parent.is_dir():
+            raise SourceLost(f"{path.parent} is no folder.", hint="Name a log file whose folder is there.")
+        if place is None:
+            self._begin_at_end()
+        else:
+            self._resume(place)
+
+    @property
+    def place(self) -> Place:
+        """Which file it is and how far it was told."""
+        if self._file is None:
+            return {"inode": 0, "head": "", "length": 0, "offset": 0}
+        return {
+            "inode": os.fstat(self._file).st_ino,
+            "head": hashlib.sha256(self._head).hexdigest(),
+            "length": len(self._head),
+            "offset": self._told,
+        }
+
+    def handle(self) -> int | None:
+        """A file does not say when it grew: it is looked at."""
+        return None
+
+    def look(self) -> Look:
+        """Return the lines that were added."""
+        look = Look()
+        try:
+            if self._file is None:
+                self._open()
+            if self._file is not None:
+                self._read(look)
+        except OSError as error:
+            raise SourceLost(f"{self._path} cannot be read: {error.strerror}.") from error
+        return look
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _begin_at_end(self) -> None:
+        self._open()
+        if self._file is not None:
+            self._offset = self._told = os.fstat(self._file).st_size
+            self._note_head()
+
+    def _resume(self, place: Place) -> None:
+        """Go on behind a place, in the file of that name or in the one it was renamed to."""
+        for path in (self._path, *self._renamed(int(place["inode"]))):
+            self._open(path)
+            if self._file is not None and self._is(place):
+                self._offset = self._told = int(place["offset"])
+                self._old = time.time() - os.fstat(self._file).st_mtime > OLD_S
+                self._note_head()
+                return
+            self.close()
+
+    def _renamed(self, inode: int) -> list[Path]:
+        """Return the files beside this one that have an inode; empty when the folder cannot be read."""
+        try:
+            with os.scandir(self._path.parent) as entries:
+                return [Path(entry.path) for entry in entries if entry.inode() == inode and inode]
+        except OSError:
+            return []
+
+    def _is(self, place: Place) -> bool:
+        """Whether the open file is the one of a place and not shorter."""
+        if self._file is None:
+            return False
+        found, length = os.fstat(self._file), int(place["length"])
+        head = os.pread(self._file, length, 0)
+        same = found.st_ino == place["inode"] and hashlib.sha256(head).hexdigest() == place["head"]
+        return same and found.st_size >= int(place["offset"])
+
+    def _open(self, path: Path | None = None) -> None:
+        try:
+            self._file = os.open(path or self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise SourceLost(f"{self._path} cannot be read: {error.strerror}.") from error
+        self._head, self._offset, self._told, self._lines, self._old = b"", 0, 0, Lines(), False
+
+    def _read(self, look: Look) -> None:
+        """Add what was added to the open file; change to the next of its name when this one was left."""
+        if self._file is not None and self._was_replaced_inside(self._file):
+            self.close()
+            self._open()
+        if self._file is None:
+            return
+        chunk = os.pread(self._file, CHUNK_BYTES, self._offset)
+        if chunk:
+            self._left_at = None
+            self._add(chunk, look)
+            look.more = len(chunk) == CHUNK_BYTES
+            return
+        self._old = False
+        if self._was_left(self._file):
+            self._put(self._lines.rest(), look)
+            self.close()
+            look.more = True
+
+    def _add(self, chunk: bytes, look: Look) -> None:
+        self._offset += len(chunk)
+        self._note_head()
+        block = self._lines.feed(chunk)
+        if block:
+            self._told = self._offset - (len(chunk) - chunk.rfind(b"\n") - 1)
+            self._put(block, look)
+
+    def _put(self, block: bytes, look: Look) -> None:
+        lines = block.removesuffix(b"\n").split(b"\n") if block else []
+        (look.old_lines if self._old else look.lines).extend(lines)
+
+    def _note_head(self) -> None:
+        """Keep the first bytes, up to where was read: by them the file is known again."""
+        if self._file is not None and len(self._head) < min(HEAD_BYTES, self._told or self._offset):
+            self._head = os.pread(self._file, min(HEAD_BYTES, self._told or self._offset), 0)
+
+    def _was_replaced_inside(self, file: int) -> bool:
+        """Whether the same file was emptied and written anew (copied and truncated)."""
+        if os.fstat(file).st_size < self._offset:
+            return True
+        return bool(self._head) and os.pread(file, len(self._head), 0) != self._head
+
+    def _was_left(self, file: int) -> bool:
+        """Whether the name is another file's for a while: who writes may go on with the old one for a moment."""
+        try:
+            same = self._path.stat().st_ino == os.fstat(file).st_ino
+        except FileNotFoundError:
+            same = True  # renamed, and nothing in its place yet
+        if same:
+            self._left_at = None
+            return False
+        self._left_at = self._left_at or time.monotonic()
+        return time.monotonic() - self._left_at >= LEFT_S
