@@ -1,7 +1,7 @@
 """Who may do what: the three groups of users, made after every migration.
 
-viewer reads; operator also runs jobs and applies periods; approver also decides on failovers and changes
-the fault-code table.
+viewer reads; operator also runs jobs, applies periods, plans maintenance, closes incidents and says whether
+decisions were right; approver also decides on failovers, changes the fault-code table and says what is automatic.
 """
 
 from typing import Any
@@ -10,8 +10,8 @@ from django.contrib.auth.models import Group, Permission
 
 APP = "reliability"
 VIEWER, OPERATOR, APPROVER = "viewer", "operator", "approver"
-OPERATOR_CODENAMES = ("operate_job", "apply_plan")
-APPROVER_CODENAMES = (*OPERATOR_CODENAMES, "approve_failover", "edit_fault_codes")
+OPERATOR_CODENAMES = ("operate_job", "apply_plan", "plan_maintenance", "close_incident", "judge_decisions")
+APPROVER_CODENAMES = (*OPERATOR_CODENAMES, "approve_failover", "edit_fault_codes", "manage_monitor_tokens", "set_action_modes")
 
 
 def ensure_roles(**_signal: Any) -> None:

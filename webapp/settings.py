@@ -109,9 +109,22 @@ STEPKEEPER = {
     "start_limit_s": env_number("START_LIMIT_S", 120, least=1, most=7200),
     "verify_limit_s": env_number("VERIFY_LIMIT_S", 120, least=1, most=7200),
     "max_attempts": int(env_number("MAX_ATTEMPTS", 5, least=1, most=100)),
+    "back_off_s": env_number("BACK_OFF_S", 1, least=0, most=3600),
+    "back_off_longest_s": env_number("BACK_OFF_LONGEST_S", 300, least=0, most=86400),
+    "progress_steps": int(env_number("PROGRESS_STEPS", 1000, least=1, most=1e12)),
+    "near_steps": int(env_number("NEAR_STEPS", 10, least=0, most=1e6)),
+    "class_actions": env("CLASS_ACTIONS"),
+    "radius_share": env_number("RADIUS_SHARE", 0.5, least=0.01, most=1),
+    "radius_nodes": int(env_number("RADIUS_NODES", 8, least=2, most=1e6)),
+    "radius_window_s": env_number("RADIUS_WINDOW_S", 60, least=1, most=3600),
 }
 RECONCILE_S = env_number("RECONCILE_S", 1.0, least=0.2, most=60)
 VALIDATE_STANDBYS = env_bool("VALIDATE_STANDBYS", default=True)
+HANG_FLOOR_S = env_number("HANG_FLOOR_S", 30, least=5, most=86400)
+HANG_STEPS = env_number("HANG_STEPS", 5, least=2, most=1000)
+HANG_WARM_UP_S = env_number("HANG_WARM_UP_S", 120, least=5, most=86400)
+QUIET_S = env_number("QUIET_S", 600, least=10, most=604800)
+NEWCOMER_S = env_number("NEWCOMER_S", 900, least=0, most=604800)
 REPLAN_S = env_number("REPLAN_S", 60, least=1, most=86400)
 RETAIN_S = env_number("RETAIN_S", 10, least=0.5, most=86400)
 TRIAL_LIMIT_S = env_number("TRIAL_LIMIT_S", 3600, least=1, most=21600)

@@ -3,7 +3,12 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from reliability.domain import class_actions, retrying
+from reliability.domain.faults.radius import RadiusRule
 from reliability.errors import InvalidInput
+
+LEAST_FIRST_STEP_S = 5.0
+"""Imports and a rendezvous alone take as long: a shorter limit would take every start for a failed one."""
 
 
 class Approval(StrEnum):
@@ -28,7 +33,9 @@ class ClusterPolicy:
     heartbeat_s: agent's sending period. lease_s: how long an agent may run ranks after the last heartbeat
     that was answered. silence_s: server's limit until a silent node counts as unreachable. proof_s: how long
     no rank must have made a step for "no progress" to be a proof. lone_node_s: how long a node must be silent to be
-    lost when no other node of its job is heard.
+    lost when no other node of its job is heard. verify_limit_s: how long the first step after a start may take.
+    back_off_s, back_off_longest_s, progress_steps, near_steps: domain/budget.py. class_actions: domain/class_actions.py.
+    radius_share, radius_nodes, radius_window_s: when many nodes are too many to blame (domain/faults/radius.py).
     """
 
     heartbeat_s: float = 1.0
@@ -44,16 +51,38 @@ class ClusterPolicy:
     start_limit_s: float = 120.0
     verify_limit_s: float = 120.0
     max_attempts: int = 5
+    back_off_s: float = 1.0
+    back_off_longest_s: float = 300.0
+    progress_steps: int = 1000
+    near_steps: int = 10
+    class_actions: str = ""
+    radius_share: float = 0.5
+    radius_nodes: int = 8
+    radius_window_s: float = 60.0
 
     def __post_init__(self) -> None:
-        """Raise InvalidInput where limits contradict each other."""
+        """Raise InvalidInput where limits contradict each other, or would cause false alarms."""
         if self.heartbeat_s <= 0:
             raise InvalidInput("heartbeat_s", "must be above 0", hint="1 second suits most clusters.")
-        if self.silence_s < 3 * self.heartbeat_s:
+        self._check_silence()
+        self._check_lease()
+        self._check_first_step()
+        self._check_back_off()
+        _ = self.radius
+
+    @property
+    def radius(self) -> RadiusRule:
+        """When many nodes are too many to blame."""
+        return RadiusRule(share=self.radius_share, nodes=self.radius_nodes, window_s=self.radius_window_s)
+
+    def _check_silence(self) -> None:
+        least_s = retrying.least_silence_s(self.heartbeat_s)
+        if self.silence_s < least_s:
             raise InvalidInput(
                 "silence_s",
-                f"{self.silence_s} s is less than three heartbeats ({3 * self.heartbeat_s} s)",
-                hint="One late heartbeat would look like a lost node: raise the limit or send more often.",
+                f"{self.silence_s:g} s is less than three heartbeats ({retrying.BEATS * self.heartbeat_s:g} s) plus "
+                f"the worst retry of an agent ({retrying.QUICKEST.worst_s:g} s)",
+                hint=f"One lost message would look like a lost node: at least {least_s:g} s, or send more often.",
             )
         if self.lone_node_s < self.silence_s:
             raise InvalidInput(
@@ -61,9 +90,40 @@ class ClusterPolicy:
                 f"{self.lone_node_s} s is shorter than the silence limit ({self.silence_s} s)",
                 hint="Where no other node can tell more, silence must last longer before it counts.",
             )
+
+    def _check_back_off(self) -> None:
+        if self.back_off_longest_s < self.back_off_s:
+            raise InvalidInput(
+                "back_off_longest_s",
+                f"{self.back_off_longest_s:g} s is shorter than the first back-off ({self.back_off_s:g} s)",
+                hint="Each restart without progress waits twice as long as the one before, up to this.",
+            )
+        _ = self.actions
+
+    @property
+    def actions(self) -> dict[str, str]:
+        """What is done for a class of faults in place of what the table says: class -> action."""
+        return class_actions.parse(self.class_actions, "class_actions")
+
+    def _check_lease(self) -> None:
+        least_s = self.heartbeat_s + retrying.QUICKEST.worst_s
+        if self.lease_s < least_s:
+            raise InvalidInput(
+                "lease_s",
+                f"{self.lease_s:g} s is less than a heartbeat plus the worst retry of an agent ({least_s:g} s)",
+                hint="One lost message would end the ranks of a healthy node: raise the lease or send more often.",
+            )
         if self.lease_s > self.silence_s:
             raise InvalidInput(
                 "lease_s",
                 f"{self.lease_s} s is longer than the silence limit ({self.silence_s} s)",
                 hint="A silent node must have stopped its ranks before its work is given away.",
+            )
+
+    def _check_first_step(self) -> None:
+        if self.verify_limit_s < LEAST_FIRST_STEP_S:
+            raise InvalidInput(
+                "verify_limit_s",
+                f"{self.verify_limit_s:g} s is too short for a first step",
+                hint=f"Imports and the ranks' rendezvous come before it: at least {LEAST_FIRST_STEP_S:g} s.",
             )

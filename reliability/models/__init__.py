@@ -1,7 +1,13 @@
 """What the database holds. No logic here: services write, selectors read."""
 
+from reliability.models.attempts import AttemptEnd, BatchSkip
+from reliability.models.decisions import Decision, DecisionVerdict, ModeRule
 from reliability.models.fault_codes import FaultCodeChange
+from reliability.models.incident_events import IncidentEvent
 from reliability.models.jobs import Epoch, Job, Rank, Slot
+from reliability.models.maintenance import MaintenanceWindow
+from reliability.models.monitors import MonitorState, MonitorToken
+from reliability.models.node_records import NodeCheck, NodeEvent, Quarantine, QuarantineOverride
 from reliability.models.nodes import Hold, Lease, Node, Report, ServiceBeat, Validation
 from reliability.models.parts import ShardPart
 from reliability.models.plans import AutoPlan, Plan
@@ -10,9 +16,14 @@ from reliability.models.retention import PlannedRemoval, RetentionRule
 from reliability.models.rooms import Room
 from reliability.models.snapshots import Snapshot, SnapshotCopy, SnapshotEvent, SnapshotTier
 from reliability.models.trials import TrialRestore, TrialSchedule
+from reliability.models.watches import Watch
 
 __all__ = [
+    "AttemptEnd",
     "AutoPlan",
+    "BatchSkip",
+    "Decision",
+    "DecisionVerdict",
     "Drill",
     "Epoch",
     "Failover",
@@ -21,12 +32,21 @@ __all__ = [
     "Finding",
     "Hold",
     "Incident",
+    "IncidentEvent",
     "Job",
     "Lease",
+    "MaintenanceWindow",
+    "ModeRule",
+    "MonitorState",
+    "MonitorToken",
     "Node",
+    "NodeCheck",
+    "NodeEvent",
     "OrderRecord",
     "Plan",
     "PlannedRemoval",
+    "Quarantine",
+    "QuarantineOverride",
     "Rank",
     "Report",
     "RetentionRule",
@@ -41,4 +61,5 @@ __all__ = [
     "TrialRestore",
     "TrialSchedule",
     "Validation",
+    "Watch",
 ]

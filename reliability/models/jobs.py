@@ -55,7 +55,10 @@ class Job(models.Model):
     approval = models.CharField(max_length=12, choices=choices(Approval), default=Approval.MANUAL)
     unknown_action = models.CharField(max_length=20, choices=choices(Action), default=Action.RESTART_IN_PLACE)
     lease_rule = models.CharField(max_length=20, choices=choices(LeaseRule), default=LeaseRule.STOP_WHEN_STUCK)
-    restart_budget = models.PositiveIntegerField(default=5)
+    class_actions = models.JSONField(
+        default=dict, blank=True, help_text="class -> action, in place of what the table and the cluster's policy say"
+    )
+    restart_budget = models.PositiveIntegerField(default=5, help_text="restarts for each cause without progress")
     partner_copies = models.BooleanField(
         default=False, help_text="Each node keeps its neighbour's newest shards in memory too."
     )
@@ -138,6 +141,12 @@ class Rank(models.Model):
     loss = models.FloatField(null=True, blank=True)
     phase = models.CharField(max_length=32, blank=True)
     progress_at = models.DateTimeField(null=True, blank=True)
+    moved_at = models.DateTimeField(
+        null=True, blank=True, help_text="when it last finished a step or changed its phase, by its node's account"
+    )
+    watched = models.JSONField(
+        default=dict, blank=True, help_text="what else its node tells: times of steps, limit of a phase, losses"
+    )
     first_step_epoch = models.PositiveIntegerField(default=0, help_text="epoch in which it last passed its first step")
     first_step = models.PositiveBigIntegerField(null=True, blank=True, help_text="that first step")
     restored_step = models.BigIntegerField(null=True, blank=True, help_text="what the rank says it restored then")
@@ -160,6 +169,8 @@ class Epoch(models.Model):
     reason = models.TextField(blank=True)
     restored_epoch = models.PositiveIntegerField(null=True, blank=True)
     restored_step = models.PositiveBigIntegerField(null=True, blank=True)
+    skip_steps = models.JSONField(default=list, blank=True, help_text="steps whose batches its ranks were told to skip")
+    skip_read_by = models.JSONField(default=list, blank=True, help_text="ranks that asked which batches to skip")
     started_at = models.DateTimeField()
     running_at = models.DateTimeField(null=True, blank=True, help_text="when every rank had made its first step")
     stopped_at = models.DateTimeField(null=True, blank=True, help_text="when a fault or a person ended its training")

@@ -31,6 +31,10 @@ class Node(models.Model):
     )
     health = models.CharField(max_length=16, choices=choices(NodeHealth), default=NodeHealth.UNKNOWN)
     health_reason = models.TextField(blank=True)
+    health_since = models.DateTimeField(null=True, blank=True)
+    health_causes = models.JSONField(
+        default=list, blank=True, help_text="[{key, state, text, clears, since, ended_at}], the worst first"
+    )
     incarnation = models.CharField(max_length=64, blank=True)
     token_hash = models.CharField(max_length=64, blank=True)
     key_generation = models.CharField(max_length=32, blank=True)
@@ -44,6 +48,9 @@ class Node(models.Model):
         default=dict, blank=True, help_text="tier -> {free_bytes, total_bytes, free_inodes, total_inodes}"
     )
     spooled = models.PositiveIntegerField(default=0, help_text="reports that wait on the node to be sent")
+    fault_table = models.JSONField(
+        default=dict, blank=True, help_text="{shipped, changes, refused}: the fault-code table that it matches lines with"
+    )
     registered_at = models.DateTimeField()
     last_seen_at = models.DateTimeField(null=True, blank=True)
 
@@ -55,14 +62,19 @@ class Node(models.Model):
 
 
 class Hold(models.Model):
-    """A reason for not using a node. `owner` is 'automation' or a user name; automation lifts only its own."""
+    """A reason for not using a node. `owner` is 'automation' or a user name; automation lifts only its own.
+
+    With `expires_at` it ends by itself then.
+    """
 
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="holds")
     owner = models.CharField(max_length=150)
     reason = models.TextField()
     created_at = models.DateTimeField()
+    expires_at = models.DateTimeField(null=True, blank=True)
     released_at = models.DateTimeField(null=True, blank=True)
     released_by = models.CharField(max_length=150, blank=True)
+    release_note = models.TextField(blank=True)
 
     class Meta:
         ordering = ("-created_at",)
@@ -111,6 +123,8 @@ class Report(models.Model):
     job_name = models.CharField(max_length=80, blank=True)
     epoch = models.PositiveIntegerField(null=True, blank=True)
     body = models.JSONField(default=dict)
+    count = models.PositiveBigIntegerField(default=1, help_text="so many findings that are the same came as this one")
+    same = models.CharField(max_length=32, blank=True, help_text="what makes two findings the same")
     agent_at = models.FloatField(null=True, blank=True)
     received_at = models.DateTimeField()
     state = models.CharField(max_length=12, choices=State.choices, default=State.NEW)
@@ -121,7 +135,10 @@ class Report(models.Model):
         constraints = (
             models.UniqueConstraint(fields=("node", "incarnation", "seq"), name="report_once_per_incarnation"),
         )
-        indexes = (models.Index(fields=("state", "id"), name="report_state_id"),)
+        indexes = (
+            models.Index(fields=("state", "id"), name="report_state_id"),
+            models.Index(fields=("state", "node", "id"), name="report_state_node_id"),
+        )
 
     def __str__(self) -> str:
         return f"{self.node} #{self.seq} {self.kind}"

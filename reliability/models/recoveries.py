@@ -22,12 +22,25 @@ class Incident(models.Model):
     action = models.CharField(max_length=20, choices=choices(Action), default=Action.OBSERVE)
     summary = models.TextField(blank=True)
     reasons = models.JSONField(default=list, blank=True)
-    opened_at = models.DateTimeField()
-    closed_at = models.DateTimeField(null=True, blank=True)
+    held_back = models.BooleanField(
+        default=False, help_text="So many nodes show the same that nothing is moved and no node is marked."
+    )
+    meanwhile = models.CharField(
+        max_length=20, choices=choices(Action), blank=True, help_text="what is done while it is held back"
+    )
+    reach = models.JSONField(default=dict, blank=True, help_text="{code, nodes, total, of, window_s} of many at once")
+    released_by = models.CharField(max_length=150, blank=True, help_text="who released what was held back")
+    released_at = models.DateTimeField(null=True, blank=True)
+    waits_until = models.DateTimeField(
+        null=True, blank=True, help_text="a planned time ends then; until then its node is awaited"
+    )
+    opened_at = models.DateTimeField(db_index=True)
+    closed_at = models.DateTimeField(null=True, blank=True, db_index=True)
     close_reason = models.TextField(blank=True)
 
     class Meta:
         ordering = ("-opened_at", "-id")
+        permissions = (("close_incident", "Can close and reopen incidents"),)
 
     def __str__(self) -> str:
         return f"incident {self.pk}: {self.summary}"
@@ -43,6 +56,14 @@ class Finding(models.Model):
         max_length=200, null=True, blank=True, unique=True, help_text="makes a finding of the server itself idempotent"
     )
     report = models.OneToOneField(Report, null=True, blank=True, on_delete=models.SET_NULL, related_name="finding")
+    maintenance = models.ForeignKey(
+        "MaintenanceWindow",
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="findings",
+        help_text="the planned time that made it no incident",
+    )
     rank = models.PositiveIntegerField(null=True, blank=True)
     epoch = models.PositiveIntegerField(null=True, blank=True)
     code = models.CharField(max_length=64)
@@ -50,12 +71,18 @@ class Finding(models.Model):
     action = models.CharField(max_length=20, choices=choices(Action))
     severity = models.CharField(max_length=8, choices=choices(Severity))
     evidence = models.TextField(blank=True)
-    count = models.PositiveIntegerField(default=1)
+    fields = models.JSONField(default=dict, blank=True, help_text="what the line carries: device, pid, ...")
+    source = models.CharField(max_length=80, blank=True, help_text="who saw it, empty for the node's own agent")
+    count = models.PositiveBigIntegerField(default=1)
     found_at = models.DateTimeField()
     agent_at = models.FloatField(null=True, blank=True)
 
     class Meta:
         ordering = ("-found_at", "-id")
+        indexes = (
+            models.Index(fields=("incident", "id"), name="finding_of_incident"),
+            models.Index(fields=("code", "found_at"), name="finding_by_code"),
+        )
 
     def __str__(self) -> str:
         return f"{self.node} {self.code}"
@@ -122,6 +149,9 @@ class Failover(models.Model):
         null=True, blank=True, help_text="newest complete snapshot when it was opened; a newer one proves progress"
     )
     attempt = models.PositiveIntegerField(default=1)
+    start_after = models.DateTimeField(
+        null=True, blank=True, help_text="back-off: the next attempt is not started before"
+    )
     proposal = models.JSONField(default=dict, blank=True)
     digest = models.CharField(max_length=64, blank=True)
     superseded_by = models.ForeignKey(

@@ -2,16 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from typing import Any
 
+from django.db.models import Max
+
+from reliability import conf
 from reliability.domain import faults
+from reliability.domain.faults.judging import BLAMING
 from reliability.domain.faults.words import Value
-from reliability.models import Failover, Finding, Job, Node, Rank
-from reliability.selectors import core
+from reliability.models import Failover, Finding, Incident, Job, Node, Rank
+from reliability.selectors import core, maintenance
 
 LAST_LINE = "Last line: "
 SHOWN = 200
 HISTORY_ROWS = 300
 ATTEMPTS = 20
+HELD_BEFORE = timedelta(hours=1)
 PATIENCE_S = 15.0
 PATIENCE_STEPS = 3.0
 """So many of its own steps, and at least PATIENCE_S, without a new step: then training does not go on."""
@@ -35,7 +41,7 @@ def found(finding: Finding, matcher: faults.Matcher) -> faults.Finding:
         evidence=finding.evidence[-SHOWN:],
         job=finding.job.name if finding.job else "",
         count=finding.count,
-        fields=fields_of(finding.code, finding.evidence, matcher),
+        fields=finding.fields or fields_of(finding.code, finding.evidence, matcher),
     )
 
 
@@ -48,6 +54,40 @@ def history(findings: Sequence[Finding], matcher: faults.Matcher) -> tuple[fault
     rows = Finding.objects.filter(code__in=rules, node__in={each.node_id for each in findings}, found_at__gte=since)
     earlier = rows.exclude(pk__in=[each.pk for each in findings]).select_related("node", "job").order_by("-id")
     return tuple(found(each, matcher) for each in earlier[:HISTORY_ROWS])
+
+
+def sightings(findings: Sequence[Finding]) -> tuple[faults.Sighting, ...]:
+    """Return where else in the cluster the codes that blame nodes were seen within the window of the radius."""
+    codes = {each.code for each in findings if each.action == faults.Action.FAILOVER or each.fault_class in BLAMING}
+    if not codes:
+        return ()
+    window = timedelta(seconds=conf.cluster_policy().radius.window_s)
+    instants = [each.found_at for each in findings if each.code in codes]
+    near = {"found_at__gte": min(instants) - window, "found_at__lte": max(instants) + window}
+    rows = Finding.objects.filter(code__in=codes, **near).values("code", "node__name").annotate(at=Max("found_at"))
+    return tuple(
+        faults.Sighting(code=row["code"], node=row["node__name"], at=row["at"].timestamp()) for row in rows.order_by()
+    )
+
+
+def _held_before(job: Job, findings: Sequence[Finding]) -> frozenset[str]:
+    """Return the codes of this job that were held back a short while ago: once more, and a person is asked."""
+    since = min(each.found_at for each in findings) - HELD_BEFORE
+    rows = Incident.objects.filter(job=job, held_back=True, closed_at__gte=since)
+    return frozenset(rows.values_list("code", flat=True))
+
+
+def _around(findings: Sequence[Finding]) -> dict[str, Any]:
+    """Return what of the cluster belongs to the context of any findings."""
+    if not findings:
+        return {}
+    seen = sightings(findings)
+    return {
+        "maintenance": maintenance.of_findings(findings),
+        "sightings": seen,
+        "cluster_nodes": Node.objects.count() if seen else 0,
+        "radius": conf.cluster_policy().radius,
+    }
 
 
 def of_job(job: Job, findings: Sequence[Finding], matcher: faults.Matcher) -> faults.Context:
@@ -65,12 +105,14 @@ def of_job(job: Job, findings: Sequence[Finding], matcher: faults.Matcher) -> fa
         ranks=job.world_size,
         rank_nodes=core.placement(job),
         addresses={slot.node.address: slot.node.name for slot in slots if slot.node},
+        held_before=_held_before(job, findings) if findings else frozenset(),
+        **_around(findings),
     )
 
 
 def of_node(findings: Sequence[Finding], matcher: faults.Matcher) -> faults.Context:
     """Return the context of findings that belong to no job."""
-    return faults.Context(history=history(findings, matcher))
+    return faults.Context(history=history(findings, matcher), **_around(findings))
 
 
 def _attempts(job: Job) -> tuple[faults.Attempt, ...]:

@@ -6,10 +6,10 @@ from datetime import datetime
 from django.db.models import Q, QuerySet
 
 from reliability.domain.failover import OPEN, Event
-from reliability.domain.health import NodeHealth, NodeRole
+from reliability.domain.health import USABLE, NodeHealth, NodeRole
 from reliability.domain.standby import Candidate
 from reliability.models import FailoverEvent, Job, Node
-from reliability.selectors import core
+from reliability.selectors import core, maintenance
 
 
 def candidates(job: Job, *, now: datetime, exclude: Iterable[str] = ()) -> list[Candidate]:
@@ -17,7 +17,7 @@ def candidates(job: Job, *, now: datetime, exclude: Iterable[str] = ()) -> list[
 
     These are the nodes that hold no slot, and the standbys and preemptible nodes on which another job runs.
     """
-    held = _holders(job)
+    held = _holders(job, now)
     occupied = _occupants(job)
     nodes = core.free_nodes() | _lent(occupied)
     rows = nodes.exclude(name__in=list(exclude)).order_by("name")
@@ -43,12 +43,15 @@ def _lent(occupied: Iterable[int]) -> QuerySet[Node]:
     return Node.objects.filter(meant, pk__in=list(occupied))
 
 
-def _holders(job: Job) -> dict[str, str]:
+def _holders(job: Job, now: datetime) -> dict[str, str]:
+    names = dict(Node.objects.values_list("pk", "name"))
     holders = {
         name: f"failover {failover}, for which it was made free"
         for name, (failover, of_job) in kept_free().items()
         if of_job != job.pk
     }
+    for node, windows in maintenance.current(now).items():
+        holders[names[node]] = maintenance.told(windows[0])
     for hold in core.active_holds().select_related("node"):
         holders[hold.node.name] = f"{hold.owner} ({hold.reason})"
     return holders
@@ -60,7 +63,9 @@ def _candidate(node: Node, job: Job, now: datetime, held_by: str, occupied_by: s
     return Candidate(
         node=node.name,
         tier=node.tier,
-        healthy=node.health in (NodeHealth.HEALTHY, NodeHealth.DEGRADED),
+        healthy=node.health in USABLE,
+        degraded=node.health == NodeHealth.DEGRADED,
+        condition=node.health_reason,
         held_by=held_by,
         occupied_by=occupied_by,
         preemptible=node.preemptible,

@@ -4,25 +4,34 @@ One open incident per job. Every new finding is judged together with those befor
 The decision is repeated by every reconciliation until it is made, so nothing hangs on one message.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Min, Q
+from django.db.models import Min, Q, QuerySet
 
 from reliability import conf
-from reliability.domain import faults
+from reliability.domain import class_actions, faults
 from reliability.domain.failover import Kind, State
-from reliability.domain.faults import STRENGTH, Action, FaultClass, Judgement
-from reliability.models import Failover, Finding, Incident, Job, Node, Report
-from reliability.selectors import core, fault_codes, fault_context
-from reliability.services import clock, dispatch, failovers, nodes
+from reliability.domain.faults import STRENGTH, Action, FaultClass, Judgement, Origin
+from reliability.domain.faults.words import Value
+from reliability.domain.health import NodeHealth
+from reliability.domain.modes import Mode
+from reliability.errors import DomainError
+from reliability.models import Failover, Finding, Incident, Job, Node, Rank, Report
+from reliability.selectors import core, fault_codes, fault_context, maintenance, monitors
+from reliability.services import clock, decisions, dispatch, failovers, incident_log, many_nodes, nodes
 
 QUIET_S = 600.0
 """An incident that is only observed is closed after this long without a new finding."""
 CLOSED_ELSEWHERE = ("control-plane", "tier-filling")
 """Incidents that stay open until what they tell of is over, however quiet it is."""
+TEARDOWN_S = 60.0
+"""So long after a fault the kernel's lines about what was torn down may come."""
+UNREACHED = ("agent-silent", "engine-lost")
+"""What a planned time that is quiet explains away. That a job's rank is gone (node-lost) is told all the same."""
 MERGING = (State.FENCING, State.FENCE_UNCONFIRMED, State.VALIDATING, State.WAITING_FOR_STANDBY)
 """States that look at every node of the job themselves, so that one more lost node joins the same recovery."""
 
@@ -38,6 +47,8 @@ def note(
     key: str | None = None,
     report: Report | None = None,
     count: int = 1,
+    fields: Mapping[str, Value] | None = None,
+    source: str = "",
 ) -> Finding:
     """Keep one observation as the fault-code table judges it. With a `key` it is kept once."""
     row = fault_codes.table().lookup(code)
@@ -52,6 +63,8 @@ def note(
         "severity": row.severity,
         "evidence": evidence[:4000],
         "count": count,
+        "fields": dict(fields or {}),
+        "source": source,
         "report": report,
         "found_at": report.received_at if report else clock.now(),
         "agent_at": report.agent_at if report else None,
@@ -66,22 +79,30 @@ def judge(job_id: int) -> Incident | None:
     with transaction.atomic():
         job = Job.objects.select_for_update(no_key=True).get(pk=job_id)
         _settle_old(job)
+        mute_planned(unjudged().filter(job=job))
         if job.state in Job.TERMINAL:
             return None
         _give_to_their_nodes(job)
+        _give_to_the_end_before(job)
         incident = core.incidents_of(job).filter(closed_at=None).order_by("-id").first()
         findings = _findings(job, incident)
         judgement = _judgement(job, findings)
         if judgement is None or judgement.undecided or (incident and not _news(findings, incident)):
+            if incident is not None and incident.waits_until is not None:
+                _act(job, incident, judgement)
             return incident
-        incident = _kept(job, incident, judgement, findings)
-        _act(job, incident)
+        acting, shadows = decisions.split(judgement, findings, partial(_judgement, job))
+        if acting is None:
+            return incident
+        incident = _kept(job, incident, acting, findings)
+        decisions.observe(job, incident, shadows)
+        _act(job, incident, acting)
         return incident
 
 
 def _settle_old(job: Job) -> None:
     """Give findings of earlier attempts, or of a job that is over, to the incident they came too late for."""
-    late = Finding.objects.filter(job=job, incident=None)
+    late = unjudged().filter(job=job)
     if job.state not in Job.TERMINAL:
         late = late.filter(Q(epoch__lt=job.epoch) | Q(epoch=None))
     if late.exists():
@@ -91,12 +112,40 @@ def _settle_old(job: Job) -> None:
 def _give_to_their_nodes(job: Job) -> None:
     """What is found of a node without a slot says something of that node; the job's own nodes are none the worse."""
     part = job.slots.exclude(node=None).values("node_id")
-    strangers = Finding.objects.filter(job=job, incident=None).exclude(node__in=part)
+    strangers = unjudged().filter(job=job).exclude(node__in=part)
     strangers.update(job=None, epoch=None, rank=None)
 
 
+def _give_to_the_end_before(job: Job) -> None:
+    """The kernel tells of what an attempt tore down when the next one runs already: it belongs to the end before."""
+    ended = Rank.objects.filter(job=job, epoch=job.epoch, state=Rank.State.FAILED).exists()
+    if ended or job.epoch < 2 or core.incidents_of(job).filter(closed_at=None).exists():
+        return
+    table = fault_codes.table()
+    fresh = unjudged().filter(job=job, epoch=job.epoch)
+    late = [each for each in fresh if (row := table.lookup(each.code)).follow_up and row.origin is Origin.KERNEL]
+    if late:
+        before = core.incidents_of(job).filter(epoch__lt=job.epoch).order_by("-id").first()
+        since = min(each.found_at for each in late) - timedelta(seconds=TEARDOWN_S)
+        if before is not None and before.opened_at >= since:
+            Finding.objects.filter(pk__in=[each.pk for each in late]).update(incident=before)
+
+
+def mute_planned(rows: QuerySet[Finding]) -> None:
+    """Findings that only say that a node is not reached, in a planned time that covers it, are no incident at all."""
+    for finding in rows.filter(code__in=UNREACHED).select_related("node"):
+        window = maintenance.quieting(finding)
+        if window is not None:
+            Finding.objects.filter(pk=finding.pk).update(maintenance=window)
+
+
+def unjudged() -> QuerySet[Finding]:
+    """Return the findings that nobody has judged yet, without those that a planned time explains."""
+    return Finding.objects.filter(incident=None, maintenance=None)
+
+
 def _findings(job: Job, incident: Incident | None) -> list[Finding]:
-    rows = Finding.objects.filter(job=job, incident=None, epoch=job.epoch)
+    rows = unjudged().filter(job=job, epoch=job.epoch)
     if incident is not None:
         rows = rows | Finding.objects.filter(incident=incident)
     return list(rows.select_related("node", "job").order_by("id"))
@@ -108,15 +157,18 @@ def _news(findings: Sequence[Finding], incident: Incident) -> bool:
 
 def _judgement(job: Job, findings: Sequence[Finding]) -> Judgement | None:
     matcher = fault_codes.matcher()
-    return faults.judge(
+    context = fault_context.of_job(job, findings, matcher)
+    judgement = faults.judge(
         [fault_context.found(finding, matcher) for finding in findings],
         unknown_action=Action(job.unknown_action),
         now=clock.now().timestamp(),
         settle_s=_settle_s(job, findings),
         nodes=job.nodes,
-        context=fault_context.of_job(job, findings, matcher),
+        context=context,
         table=matcher.table,
     )
+    actions = {**conf.cluster_policy().actions, **job.class_actions}
+    return judgement and class_actions.by_policy(judgement, actions, ranks_ended=context.ranks_ended)
 
 
 def _settle_s(job: Job, findings: Sequence[Finding]) -> float:
@@ -144,12 +196,25 @@ def _kept(job: Job, incident: Incident | None, judgement: Judgement, findings: I
     root = next((each for each in findings if judgement.root and each.pk == judgement.root.order), None)
     if incident is None:
         incident = Incident(job=job, epoch=job.epoch, opened_at=clock.now())
-    if incident.pk is None or STRENGTH[judgement.action] >= STRENGTH[Action(incident.action)]:
+    before = (incident.action, incident.fault_class) if incident.pk else None
+    if before is None or STRENGTH[judgement.action] >= STRENGTH[Action(incident.action)]:
         _raise_to(incident, judgement, root)
+    held = many_nodes.mark(incident, judgement)
     incident.save()
     Finding.objects.filter(pk__in=[each.pk for each in findings]).update(incident=incident)
-    dispatch.changed("overview", f"job:{job.pk}")
+    _tell_rise(incident, before)
+    if held:
+        many_nodes.note_held(incident)
+    dispatch.changed("overview", f"job:{job.pk}", f"incident:{incident.pk}")
     return incident
+
+
+def _tell_rise(incident: Incident, before: tuple[str, str] | None) -> None:
+    now = (incident.action, incident.fault_class)
+    if before is None or tuple(map(str, before)) == tuple(map(str, now)):
+        return
+    was, became = (f"{action} ({fault_class})".replace("_", " ") for action, fault_class in (before, now))
+    incident_log.write(incident, incident_log.Kind.RAISED, f"From {was} to {became}: {incident.summary}")
 
 
 def _raise_to(incident: Incident, judgement: Judgement, root: Finding | None) -> None:
@@ -162,17 +227,43 @@ def _raise_to(incident: Incident, judgement: Judgement, root: Finding | None) ->
         incident.summary = judgement.reasons[0] if judgement.reasons else "Only consequences are known."
 
 
-def _act(job: Job, incident: Incident) -> None:
-    action = Action(incident.action)
+def _act(job: Job, incident: Incident, judgement: Judgement | None) -> None:
+    action = many_nodes.action_of(incident)
+    if action is not Action.OBSERVE and decisions.keep(incident, action=action).mode == Mode.SHADOW:
+        return
     if incident.fault_class == FaultClass.HARDWARE and action is Action.FAILOVER and incident.node:
-        nodes.mark_unhealthy(incident.node, reason=incident.summary) if _is_bad(incident) else None
+        nodes.mark_unhealthy(incident.node, incident) if _is_bad(incident) else None
     standing = core.open_failover(job)
     if standing is not None:
-        _join(standing, incident)
+        many_nodes.take_back(standing, incident, job) if incident.held_back else _join(standing, incident)
     elif action is Action.HOLD:
-        _hold_job(job, incident)
-    elif action in (Action.RESTART_IN_PLACE, Action.FAILOVER):
+        failovers.hold(incident, same_step=judgement is not None and judgement.same_step)
+    elif action in (Action.RESTART_IN_PLACE, Action.FAILOVER) and not _waits(job, incident):
         failovers.propose(incident)
+
+
+def _waits(job: Job, incident: Incident) -> bool:
+    """Return whether the recovery waits for a node of the job that is away as planned, and tell of it.
+
+    Its slot stays with it. To go on without the node, a person ends its planned time.
+    """
+    now = clock.now()
+    placed = [slot.node for slot in core.slots_of(job) if slot.node]
+    away = [node for node in placed if node.health == NodeHealth.UNREACHABLE]
+    planned = maintenance.current(now, away) if away else {}
+    until = {node.name: window.ends_at for node in away for window in planned.get(node.pk, ()) if window.stay}
+    incident.waits_until = max(until.values(), default=None)
+    incident.save(update_fields=["waits_until"])
+    if not until:
+        return False
+    names = ", ".join(sorted(until))
+    told = (
+        f"The job stands still until {names} is back: in planned maintenance until {incident.waits_until:%H:%M} UTC. "
+        "To go on without it, end the maintenance."
+    )
+    incident_log.write_once(incident, incident_log.Kind.WAITING, told)
+    Job.objects.filter(pk=job.pk).exclude(state_reason=told).update(state_reason=told)
+    return True
 
 
 def _is_bad(incident: Incident) -> bool:
@@ -180,14 +271,9 @@ def _is_bad(incident: Incident) -> bool:
     return incident.code != "node-lost"
 
 
-def _hold_job(job: Job, incident: Incident) -> None:
-    Job.objects.filter(pk=job.pk).update(state=Job.State.WAITING, state_reason=incident.summary)
-    dispatch.changed("overview", f"job:{job.pk}")
-
-
 def _join(standing: Failover, incident: Incident) -> None:
     """A recovery is open already: replace it only where it cannot answer what was found now."""
-    if incident.action != Action.FAILOVER:
+    if many_nodes.action_of(incident) is not Action.FAILOVER:
         return
     worse = standing.kind == Kind.RESTART_IN_PLACE
     answering = standing.state in (*MERGING, State.AWAITING_APPROVAL)
@@ -234,16 +320,32 @@ def close_quiet(now: datetime) -> None:
     observed = Incident.objects.filter(closed_at=None, action=Action.OBSERVE).exclude(code__in=CLOSED_ELSEWHERE)
     limit = now - timedelta(seconds=QUIET_S)
     for incident in observed.filter(opened_at__lt=limit):
+        if monitors.stands(incident.node_id, incident.code, now):
+            continue
         if not incident.findings.filter(found_at__gte=limit).exists():
             Incident.objects.filter(pk=incident.pk).update(closed_at=now, close_reason="Nothing new was found.")
 
 
 def undecided() -> list[int]:
-    """Return jobs with findings that nobody has judged yet."""
-    rows = Finding.objects.filter(incident=None).exclude(job=None)
-    return list(rows.values("job_id").annotate(first=Min("id")).order_by("first").values_list("job_id", flat=True))
+    """Return jobs with findings that nobody has judged yet, and those that wait for a node."""
+    rows = unjudged().exclude(job=None).values("job_id").annotate(first=Min("id")).order_by("first")
+    waiting = Incident.objects.filter(closed_at=None).exclude(waits_until=None).exclude(job=None)
+    return list(dict.fromkeys([*rows.values_list("job_id", flat=True), *waiting.values_list("job_id", flat=True)]))
 
 
 def undecided_nodes() -> list[int]:
     """Return nodes with findings outside any job that nobody has judged yet."""
-    return list(Finding.objects.filter(incident=None, job=None).values_list("node_id", flat=True).distinct())
+    return list(unjudged().filter(job=None).values_list("node_id", flat=True).distinct())
+
+
+def release_of_job(incident: Incident, *, by: str, note: str) -> None:
+    """Do what a held-back incident of a job calls for after all. Raises DomainError when nothing is held back."""
+    with transaction.atomic():
+        job = Job.objects.select_for_update(no_key=True).get(pk=incident.job_id)
+        incident = Incident.objects.select_for_update().get(pk=incident.pk)
+        many_nodes.released(incident, by=by, note=note)
+        if job.state in Job.TERMINAL:
+            raise DomainError(f"Job {job.name} is over.", hint="Close the incident.")
+        for node in Node.objects.filter(name__in=incident.reach.get("nodes", ())).order_by("name"):
+            nodes.mark_unhealthy(node, incident)
+        _act(job, incident, None)

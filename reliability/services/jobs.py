@@ -11,13 +11,13 @@ from django.db import transaction
 from django.db.models import Max
 
 from reliability import conf
-from reliability.domain.health import NodeHealth, NodeRole
+from reliability.domain.health import USABLE, NodeHealth, NodeRole
 from reliability.domain.orders import OrderKind
 from reliability.domain.snapshots import SnapshotId
 from reliability.errors import DomainError, NoRestorePoint
 from reliability.models import Epoch, Failover, Incident, Job, Node, OrderRecord, Rank, Slot
-from reliability.selectors import core, standbys
-from reliability.services import clock, dispatch, jobspec, launch, orders, restores
+from reliability.selectors import core, maintenance, standbys
+from reliability.services import clock, dispatch, jobspec, launch, nodes, orders, restores
 from reliability.services.failovers import ending
 
 LATE_HINT = "Look at the rank's output on its node: it hangs, or its first step takes longer than the limit."
@@ -110,7 +110,7 @@ def _place(job: Job) -> None:
     for slot in core.slots_of(job):
         node = kept.get(slot.index) or next(others)
         Slot.objects.filter(pk=slot.pk).update(node=node)
-        Node.objects.filter(pk=node.pk).update(role=NodeRole.TRAINING)
+        nodes.set_role(node.pk, NodeRole.TRAINING, why=f"It takes slot {slot.index} of job {job.name}.")
     _set_state(job, Job.State.STARTING, "Containers are made ready.")
 
 
@@ -122,19 +122,26 @@ def _earlier_nodes(job: Job) -> dict[int, int]:
 
 
 def _free_nodes(job: Job) -> list[Node]:
-    """Return usable nodes: those that ran the job before, those meant for training, then standbys.
+    """Return usable nodes: those that ran the job before, those meant for training, then standbys; degraded ones last.
 
     Of the standbys the worst tier comes first, because it is missed least.
     """
     held = core.active_holds().values("node_id")
-    free = core.free_nodes().filter(health=NodeHealth.HEALTHY, runtime=job.runtime).exclude(pk__in=held)
-    free = free.exclude(name__in=standbys.kept_free())
+    free = core.free_nodes().filter(health__in=USABLE, runtime=job.runtime).exclude(pk__in=held)
+    free = free.exclude(name__in=standbys.kept_free()).exclude(pk__in=maintenance.current(clock.now()))
     earlier = set(_earlier_nodes(job).values())
     locked = list(Node.objects.select_for_update().filter(pk__in=free.values("pk")).order_by("name"))
     taken = set(core.active_slots().values_list("node_id", flat=True))
     usable = [node for node in locked if node.pk not in taken]
     return sorted(
-        usable, key=lambda node: (node.pk not in earlier, node.role_hint != NodeRole.TRAINING, -node.tier, node.name)
+        usable,
+        key=lambda node: (
+            node.pk not in earlier,
+            node.health != NodeHealth.HEALTHY,
+            node.role_hint != NodeRole.TRAINING,
+            -node.tier,
+            node.name,
+        ),
     )[: job.nodes]
 
 
@@ -253,7 +260,7 @@ def _failed(job: Job, given: Sequence[OrderRecord]) -> bool:
 def warm_standbys(job: Job) -> None:
     """Have the job's container made ready on every free standby; a standby that cannot is only noted."""
     held = core.active_holds().values("node_id")
-    free = core.free_nodes().filter(runtime=job.runtime, health=NodeHealth.HEALTHY).exclude(pk__in=held)
+    free = core.free_nodes().filter(runtime=job.runtime, health__in=USABLE).exclude(pk__in=held)
     for node in free.order_by("tier", "name"):
         launch.prepare(job, node)
 

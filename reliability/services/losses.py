@@ -7,8 +7,8 @@ from django.db import transaction
 
 from reliability import conf
 from reliability.domain import health
-from reliability.models import Epoch, Finding, Job, Node, OrderRecord, Rank, Slot
-from reliability.selectors import core
+from reliability.models import Epoch, Finding, Job, MaintenanceWindow, Node, OrderRecord, Rank, Slot
+from reliability.selectors import core, maintenance
 from reliability.services import beats, incidents, nodes
 
 SETTLING_BEATS = 4
@@ -26,8 +26,10 @@ def look(now: datetime) -> None:
         incidents.control_plane(now, silent=blamed)
         return
     incidents.close_control_plane(now)
+    planned, over = maintenance.current(now, silent), maintenance.ended_lately(now, silent) if silent else {}
     for slot in _slots_of(silent):
-        _judge(slot, silent, now, since)
+        windows = planned.get(slot.node_id or 0, ())
+        _judge(slot, silent, now, max(since, over.get(slot.node_id or 0, since)), window=next(iter(windows), None))
 
 
 def missing_containers(now: datetime) -> None:
@@ -75,20 +77,28 @@ def _slots_of(silent: Iterable[Node]) -> list[Slot]:
     return list(slots.select_related("job", "node").order_by("job_id", "index"))
 
 
-def _judge(slot: Slot, silent: Sequence[Node], now: datetime, since: datetime) -> None:
+def _judge(
+    slot: Slot, silent: Sequence[Node], now: datetime, since: datetime, *, window: MaintenanceWindow | None
+) -> None:
+    """Judge the silence of a slot's node. In a planned time it is told only when the job stands still because of it;
+    a node that stays away after it counts as silent from its end on."""
     node, job = slot.node, slot.job
     if node is None or node.last_seen_at is None:
         return
     policy = conf.cluster_policy()
+    if (now - max(node.last_seen_at, since)).total_seconds() <= policy.silence_s:
+        return
     with transaction.atomic():
         job = Job.objects.select_for_update(no_key=True).get(pk=job.pk)
         if not job.slots.filter(pk=slot.pk, node=node).exists():
             return  # a recovery gave the slot to another node before the job was locked
         alone = not _others_heard(job, silent)
-        mark = f"{job.pk}:{job.epoch}:{node.name}:{node.last_seen_at.timestamp():.3f}"
+        planned = f":planned{window.pk}" if window else ""
+        mark = f"{job.pk}:{job.epoch}:{node.name}:{node.last_seen_at.timestamp():.3f}{planned}"
         silent_s = (now - max(node.last_seen_at, since)).total_seconds()
         evidence = f"Nothing heard for {silent_s:.1f} s."
-        incidents.note(node, "agent-silent", job=job, epoch=job.epoch, evidence=evidence, key=f"silent:{mark}")
+        if window is None or not window.quiet:
+            incidents.note(node, "agent-silent", job=job, epoch=job.epoch, evidence=evidence, key=f"silent:{mark}")
         proofs = health.two_proofs(
             silent_for_s=silent_s,
             silence_s=policy.silence_s,

@@ -1,39 +1,51 @@
 """What do findings of a node come to that belong to no job? One incident for each code, and a hold where it is serious.
 
-A node that serves nothing has nothing to restart: what would move a job away from it keeps it from being used.
+A node that serves nothing has nothing to restart: what would move a job away from it keeps it from being used. What
+many nodes show at once is one incident of the cluster; consequences belong to the incident of their cause.
 """
 
 from collections.abc import Sequence
 from datetime import timedelta
 
 from django.db import transaction
+from django.db.models import Q
 
 from reliability.domain import faults
 from reliability.domain.faults import Action, Judgement
 from reliability.domain.faults.conditions import STABLE_S
 from reliability.models import Finding, Incident, Node
 from reliability.selectors import fault_codes, fault_context
-from reliability.services import clock, dispatch, nodes
+from reliability.services import clock, cluster_incidents, decisions, dispatch, incidents, nodes
 
 COOL_DOWN_S = STABLE_S
 """The same code so soon after its incident was closed opens that one again instead of another."""
+CAUSE_S = 60.0
+"""Consequences on a node without a job belong to what was found so shortly before."""
+LOOKED_AT = 20
 SERIOUS = (Action.FAILOVER, Action.HOLD)
 
 
 def judge_node(node_id: int) -> list[Incident]:
     """Judge what nobody has judged yet of a node without a job. Returns the incidents it belongs to."""
+    incidents.mute_planned(incidents.unjudged().filter(node=node_id, job=None))
+    gathered = cluster_incidents.gather(node_id)
     with transaction.atomic():
         node = Node.objects.select_for_update(no_key=True).get(pk=node_id)
-        rows = Finding.objects.filter(node=node, job=None, incident=None).select_related("node", "job").order_by("id")
+        rows = incidents.unjudged().filter(node=node, job=None).select_related("node", "job").order_by("id")
         by_code: dict[str, list[Finding]] = {}
         for finding in rows:
             by_code.setdefault(finding.code, []).append(finding)
         judged = [_judge_code(node, code, fresh) for code, fresh in by_code.items()]
-        return [each for each in judged if each is not None]
+        return [*gathered, *(each for each in judged if each is not None)]
 
 
 def _judge_code(node: Node, code: str, fresh: Sequence[Finding]) -> Incident | None:
     """Judge the findings of one code; None while a condition is awaited that may end by itself."""
+    cause = _cause(node, fresh) if fault_codes.table().lookup(code).follow_up else None
+    if cause is not None:
+        Finding.objects.filter(pk__in=[each.pk for each in fresh]).update(incident=cause)
+        dispatch.changed("overview", f"incident:{cause.pk}")
+        return cause
     standing = _ended(node, code) or _standing(node, code)
     judgement = _judgement([*(standing.findings.select_related("node", "job") if standing else ()), *fresh])
     if judgement is None or judgement.undecided:
@@ -45,11 +57,21 @@ def _judge_code(node: Node, code: str, fresh: Sequence[Finding]) -> Incident | N
         _describe(incident, judgement, code, serious=serious)
         incident.save()
     Finding.objects.filter(pk__in=[each.pk for each in fresh]).update(incident=incident)
-    if worse:
-        nodes.mark_unhealthy(node, reason=incident.summary)
+    if worse and decisions.taken_by_itself(incident):
+        nodes.mark_unhealthy(node, incident)
         nodes.hold(node, owner=nodes.AUTOMATION, reason=incident.summary)
     dispatch.changed("overview", f"node:{node.pk}")
     return incident
+
+
+def _cause(node: Node, fresh: Sequence[Finding]) -> Incident | None:
+    """Return the incident that consequences on this node belong to: its own, or that of a job that just ran on it."""
+    since = min(each.found_at for each in fresh) - timedelta(seconds=CAUSE_S)
+    near = Q(opened_at__gte=since) | Q(closed_at=None) | Q(closed_at__gte=since)
+    mine = Q(findings__node=node) | Q(job__slots__node=node)
+    rows = Incident.objects.filter(near, mine).exclude(code="").order_by("-id").distinct()[:LOOKED_AT]
+    table = fault_codes.table()
+    return next((each for each in rows if not table.lookup(each.code).follow_up), None)
 
 
 def _standing(node: Node, code: str) -> Incident | None:

@@ -1,7 +1,8 @@
-"""Which nodes are there, are they heard from, and what holds one back?
+"""Which nodes are there, are they heard from, and what are they for?
 
 Liveness is judged by the server's own receive time, and only for time in which ingest listened. A silent node is
-unreachable, which is not failed: that takes a second proof from the training itself.
+unreachable, which is not failed: that takes a second proof from the training itself. Holds are those of `holds`, the
+condition of a node that of `node_health`.
 """
 
 import secrets
@@ -17,11 +18,26 @@ from reliability.domain import health
 from reliability.domain.health import NodeHealth, NodeRole
 from reliability.domain.reports import Registration
 from reliability.errors import InvalidInput
-from reliability.models import Hold, Node
-from reliability.selectors import core
-from reliability.services import access, clock, dispatch, orders
+from reliability.models import Incident, Node
+from reliability.selectors import core, maintenance
+from reliability.services import access, dispatch, node_checks, node_events, node_health, orders
+from reliability.services.holds import hold, release_hold
+from reliability.services.node_events import AUTOMATION, Kind
+from reliability.services.node_health import is_silent
 
-AUTOMATION = "automation"
+__all__ = [
+    "AUTOMATION",
+    "free",
+    "hold",
+    "mark_unhealthy",
+    "register",
+    "release_hold",
+    "set_failure_domain",
+    "set_role",
+    "suspected",
+    "sweep",
+    "to_standby",
+]
 SUSPICION_LIMITS = 6
 """After so many silence limits a node is gone for itself, whoever fell silent with it."""
 
@@ -44,8 +60,10 @@ def register(registration: Registration, *, token: str, now: datetime) -> dict[s
         if given:
             node.token_hash = access.token_digest(given)
             node.key_generation = secrets.token_hex(8)
+        before = dict(node.hardware_ids)
         _take_over(node, registration, now)
         node.save()
+        _take_in(node, before, now)
         dispatch.changed("overview", f"node:{node.pk}")
     access.cache.fresh(node.name)
     return _answer(node, given, now)
@@ -91,9 +109,18 @@ def _take_over(node: Node, registration: Registration, now: datetime) -> None:
         row["job"]: {"epoch": row["epoch"], "container": row["state"]} for row in registration.containers
     }
     node.last_seen_at = now
-    if node.health in (NodeHealth.UNKNOWN, NodeHealth.UNREACHABLE):
-        node.health, node.health_reason = NodeHealth.HEALTHY, ""
     node.role = _role(node)
+
+
+def _take_in(node: Node, before: Mapping[str, Any], now: datetime) -> None:
+    """Say at once in what condition it comes: one with quarantined hardware is never used in between."""
+    node_checks.forget(node)
+    if before and before != node.hardware_ids:
+        changed = sorted({*before, *node.hardware_ids})
+        names = [name for name in changed if before.get(name) != node.hardware_ids.get(name)]
+        told = f"Its hardware ids changed: {', '.join(names)}."
+        node_events.record(node, Kind.HARDWARE, told, actor=node.name, at=now, before=dict(before))
+    node_health.refresh(node, now=now)
 
 
 def _role(node: Node) -> str:
@@ -129,31 +156,9 @@ def set_failure_domain(node: Node, domain: str) -> None:
     dispatch.changed("overview", f"node:{node.pk}")
 
 
-def hold(node: Node, *, owner: str, reason: str) -> Hold:
-    """Keep a node from new work until the hold is released; the same owner and reason hold once."""
-    with transaction.atomic():
-        standing = core.active_holds().filter(node=node, owner=owner, reason=reason).first()
-        if standing is not None:
-            return standing
-        made = Hold.objects.create(node=node, owner=owner, reason=reason, created_at=clock.now())
-        dispatch.changed("overview", f"node:{node.pk}")
-    return made
-
-
-def release_hold(hold: Hold, *, by: str) -> None:
-    """Lift a hold and, when it was the last, the bad health that came with it."""
-    with transaction.atomic():
-        lifted = Hold.objects.filter(pk=hold.pk, released_at=None).update(released_at=clock.now(), released_by=by)
-        node = Node.objects.select_for_update(no_key=True).get(pk=hold.node_id)
-        if lifted and node.health == NodeHealth.UNHEALTHY and not core.active_holds().filter(node=node).exists():
-            # The next sweep says whether it is heard; nothing is known until then.
-            Node.objects.filter(pk=node.pk).update(health=NodeHealth.UNKNOWN, health_reason="")
-        dispatch.changed("overview", f"node:{node.pk}")
-
-
-def mark_unhealthy(node: Node, *, reason: str) -> None:
-    """Note that a node must not be used, and why."""
-    Node.objects.filter(pk=node.pk).update(health=NodeHealth.UNHEALTHY, health_reason=reason)
+def mark_unhealthy(node: Node, incident: Incident) -> None:
+    """Note at once that an incident calls a node bad, and quarantine its hardware where that is the cause."""
+    node_health.blame(node, incident)
     dispatch.changed("overview", f"node:{node.pk}")
 
 
@@ -168,64 +173,46 @@ def sweep(now: datetime) -> list[Node]:
         return []
     policy = conf.cluster_policy()
     nodes = list(Node.objects.exclude(last_seen_at=None))
-    silent = [node for node in nodes if _is_silent(node, now, since, policy.silence_s)]
-    missing = {node.pk for node in silent}
-    for node in nodes:
-        _note_liveness(node, silent=node.pk in missing, now=now)
+    silent = [node for node in nodes if is_silent(node, now, since, policy.silence_s)]
+    node_health.derive_all(nodes, silent={node.pk for node in silent}, now=now, since=since)
     return silent
-
-
-def _is_silent(node: Node, now: datetime, since: datetime, limit_s: float) -> bool:
-    return health.liveness(
-        now=now.timestamp(),
-        last_seen=node.last_seen_at.timestamp() if node.last_seen_at else None,
-        listening_since=since.timestamp(),
-        silence_s=limit_s,
-    )
 
 
 def suspected(now: datetime, since: datetime) -> int:
     """Return how many nodes fell silent at once when our own side is likelier to blame than they; else 0.
 
-    Only a silence that began lately says so: nodes that are held back, bad, or long gone do not count, so that the
-    suspicion ends after SUSPICION_LIMITS silence limits. Half a limit makes a node late, because nodes that fall
+    Only a silence that began lately says so: nodes that are held back, bad, long gone or away as planned do not count, so
+    that the suspicion ends after SUSPICION_LIMITS silence limits. Half a limit makes a node late, because nodes that fall
     silent together cross the limit one after the other. While nobody at all is heard it lasts: nothing is known then.
     """
     limit_s = conf.cluster_policy().silence_s
-    nodes = list(Node.objects.exclude(last_seen_at=None))
-    silent = [node for node in nodes if _is_silent(node, now, since, limit_s)]
+    planned = maintenance.current(now)
+    nodes = [node for node in Node.objects.exclude(last_seen_at=None) if node.pk not in planned]
+    silent = [node for node in nodes if is_silent(node, now, since, limit_s)]
     if len(silent) == len(nodes) > 1:
         return len(silent)
     held = set(core.active_holds().values_list("node_id", flat=True))
     usable = [node for node in nodes if node.health != NodeHealth.UNHEALTHY and node.pk not in held]
-    lately = [node for node in usable if not _is_silent(node, now, since, SUSPICION_LIMITS * limit_s)]
-    late = sum(_is_silent(node, now, since, limit_s / 2) for node in lately)
-    begun = any(_is_silent(node, now, since, limit_s) for node in lately)
+    lately = [node for node in usable if not is_silent(node, now, since, SUSPICION_LIMITS * limit_s)]
+    late = sum(is_silent(node, now, since, limit_s / 2) for node in lately)
+    begun = any(is_silent(node, now, since, limit_s) for node in lately)
     return late if begun and health.control_plane_suspected(silent=late, total=len(lately)) else 0
 
 
-def _note_liveness(node: Node, *, silent: bool, now: datetime) -> None:
-    if silent and node.health not in (NodeHealth.UNREACHABLE, NodeHealth.UNHEALTHY):
-        reason = f"Nothing heard since {node.last_seen_at:%H:%M:%S} UTC; that alone is no failure."
-        _set_health(node, NodeHealth.UNREACHABLE, reason)
-    elif not silent and node.health in (NodeHealth.UNREACHABLE, NodeHealth.UNKNOWN):
-        _set_health(node, NodeHealth.HEALTHY, "")
-
-
-def _set_health(node: Node, state: NodeHealth, reason: str) -> None:
+def set_role(node: int, role: str, *, why: str = "", at: datetime | None = None) -> None:
+    """Note what a node is from now on, by its primary key."""
     with transaction.atomic():
-        changed = Node.objects.filter(pk=node.pk, health=node.health).update(health=state, health_reason=reason)
-        if changed:
-            dispatch.changed("overview", f"node:{node.pk}")
-    node.health, node.health_reason = state, reason
+        if Node.objects.filter(pk=node).exclude(role=role).update(role=role):
+            told = f"It is a {role} node now." + (f" {why}" if why else "")
+            node_events.record(Node(pk=node), Kind.ROLE, told, at=at, role=str(role))
 
 
 def to_standby(node: Node) -> None:
     """Note that a node holds no slot any more."""
-    Node.objects.filter(pk=node.pk).update(role=NodeRole.STANDBY)
+    set_role(node.pk, NodeRole.STANDBY)
 
 
 def free(node: Node) -> None:
     """Give a node back to what it is for when no job uses it."""
     held = core.active_holds().filter(node=node).exists()
-    Node.objects.filter(pk=node.pk).update(role=NodeRole.STANDBY if held else node.role_hint)
+    set_role(node.pk, NodeRole.STANDBY if held else node.role_hint)

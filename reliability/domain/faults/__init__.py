@@ -6,8 +6,9 @@ code), `judging` (from findings to one judgement).
 
 from reliability.domain.faults.exits import code_for_exit
 from reliability.domain.faults.findings import Attempt, Context, Finding, Judgement, Maintenance
-from reliability.domain.faults.judging import BLAST_WINDOW_S, judge
+from reliability.domain.faults.judging import judge
 from reliability.domain.faults.lines import MATCHER, Matcher, match_line
+from reliability.domain.faults.radius import RadiusRule, Reach, Sighting
 from reliability.domain.faults.table import TABLE, Table, lookup
 from reliability.domain.faults.words import (
     STRENGTH,
@@ -21,7 +22,6 @@ from reliability.domain.faults.words import (
 )
 
 __all__ = [
-    "BLAST_WINDOW_S",
     "MATCHER",
     "STRENGTH",
     "TABLE",
@@ -35,7 +35,10 @@ __all__ = [
     "Maintenance",
     "Matcher",
     "Origin",
+    "RadiusRule",
+    "Reach",
     "Severity",
+    "Sighting",
     "Table",
     "Told",
     "Weight",

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from reliability.domain.faults.radius import RadiusRule, Reach, Sighting
 from reliability.domain.faults.words import Action, FaultClass, Value
 
 
@@ -39,12 +40,19 @@ class Attempt:
 
 @dataclass(frozen=True, kw_only=True)
 class Maintenance:
-    """A planned time, from `start` until before `end`, in which what is found of a node is no fault."""
+    """A planned time, from `start` until before `end`, in which what is found of a node is no fault.
+
+    `observe`: nothing that is found of it is held against it; a job whose ranks ended there is only started again where
+    it is. `stay`: no recovery moves a job away from it. `quiet`: its silence is planned, and no incident.
+    """
 
     node: str
     start: float
     end: float
     reason: str = ""
+    observe: bool = True
+    stay: bool = True
+    quiet: bool = True
 
     def covers(self, finding: Finding) -> bool:
         """Return whether a finding falls into it."""
@@ -59,6 +67,8 @@ class Context:
     newest step any rank had reached. ranks: number of ranks of the job. rank_nodes: the node of each rank. addresses:
     the node behind each address. maintenance: planned times. ranks_ended: whether any rank of the attempt ended.
     progress_at: when the slowest rank was last seen to finish a step. patience_s: how long without a step is too long.
+    sightings: the same codes on any node of the cluster of late. cluster_nodes: how many nodes there are. radius: when
+    many nodes are too many. held_before: codes of this job that were held back for that a short while ago.
     """
 
     history: tuple[Finding, ...] = ()
@@ -71,6 +81,10 @@ class Context:
     ranks_ended: bool = True
     progress_at: float | None = None
     patience_s: float = 0.0
+    sightings: tuple[Sighting, ...] = ()
+    cluster_nodes: int = 0
+    radius: RadiusRule = field(default_factory=RadiusRule)
+    held_before: frozenset[str] = frozenset()
 
 
 NO_CONTEXT = Context()
@@ -80,8 +94,11 @@ NO_CONTEXT = Context()
 class Judgement:
     """What a set of findings comes to.
 
+    `same_step` means: the job ended at the same step on other nodes before, so that its next batch is suspected.
     `undecided` means: wait, so far only consequences are known, or conditions that may end by themselves. `shared`
-    means: most nodes of the job show the same within a minute, so no single one is to be blamed.
+    means: so many nodes show the same within a minute (`reach`) that no single one is to be blamed; `meanwhile` is then
+    what is done instead of moving anything, until a person says otherwise. `wide`: all codes that reached so far; no node
+    is replaced because of one of them alone.
     """
 
     fault_class: FaultClass
@@ -89,4 +106,12 @@ class Judgement:
     root: Finding | None
     reasons: tuple[str, ...]
     undecided: bool = False
-    shared: bool = False
+    same_step: bool = False
+    reach: Reach | None = None
+    meanwhile: Action | None = None
+    wide: frozenset[str] = frozenset()
+
+    @property
+    def shared(self) -> bool:
+        """Whether it is one event of many nodes."""
+        return self.reach is not None

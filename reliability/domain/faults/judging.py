@@ -8,13 +8,14 @@ lines that decided.
 from collections.abc import Sequence
 
 from reliability.domain.faults.findings import NO_CONTEXT, Attempt, Context, Finding, Judgement
+from reliability.domain.faults.radius import Reach, Sighting, reach
 from reliability.domain.faults.suspects import Suspect, node_lost_by_many, rank_behind
 from reliability.domain.faults.table import TABLE, Table
 from reliability.domain.faults.weighing import Weighed, standing, weigh
 from reliability.domain.faults.words import STRENGTH, Action, FaultClass, Severity
 
-BLAST_WINDOW_S = 60.0
-"""The same hardware code on most nodes within this time points to something they share."""
+BLAMING = (FaultClass.HARDWARE, FaultClass.THERMAL)
+"""Classes that blame a node."""
 STEP_SLACK = 1
 """Ranks that had not yet noticed may have finished one step more than the one that failed."""
 FOLLOW_UPS = "findings on other ranks are consequences and decide"
@@ -28,23 +29,32 @@ def _told(item: Weighed) -> str:
     return f"{item.finding.code} on {item.finding.node}{rank}{times}: {item.row.meaning}{notes}{evidence}"
 
 
-def _blast_radius(weighed: Sequence[Weighed], nodes: int | None) -> dict[str, str]:
-    """Return by code what is to be said of hardware codes that hit most nodes within the window."""
-    total = nodes or len({item.finding.node for item in weighed})
-    sentences = {}
-    for code in dict.fromkeys(item.row.code for item in weighed if item.row.fault_class is FaultClass.HARDWARE):
-        seen = [item.finding for item in weighed if item.row.code == code]
-        first = min(finding.at for finding in seen)
-        hit = {finding.node for finding in seen if finding.at - first <= BLAST_WINDOW_S}
-        if len(hit) > 1 and 2 * len(hit) > total:
-            sentences[code] = (
-                f"{code} was seen on {len(hit)} of {total} nodes within {BLAST_WINDOW_S:.0f} s: look for something "
-                "they share (power, switch, driver, the job itself) before blaming each node."
-            )
-    return sentences
+def _reaches(weighed: Sequence[Weighed], nodes: int | None, context: Context) -> dict[str, Reach]:
+    """Return by code how far those that blame nodes reached, in the job or over the cluster, where that is too far."""
+    own = [Sighting(code=each.row.code, node=each.finding.node, at=each.finding.at) for each in weighed]
+    total = nodes or len({each.node for each in own})
+    blaming = [each.row.code for each in weighed if each.fault_class in BLAMING or each.action is Action.FAILOVER]
+    found = {}
+    for code in dict.fromkeys(blaming):
+        here = reach(code, own, total=total, of="job", rule=context.radius) if len(own) > 1 else None
+        wide = [*own, *context.sightings]
+        there = reach(code, wide, total=context.cluster_nodes, of="cluster", rule=context.radius)
+        told = here or (there if context.cluster_nodes else None)
+        if told is not None:
+            found[code] = told
+    return found
 
 
-def _decided(weighed: Sequence[Weighed], root: Weighed, unknown_action: Action, nodes: int | None) -> Judgement:
+def _meanwhile(root: Weighed, context: Context) -> Action:
+    """What is done while nothing is moved: what ended is started again where it is, once; then a person is asked."""
+    if not context.ranks_ended:
+        return Action.OBSERVE
+    return Action.HOLD if root.row.code in context.held_before else Action.RESTART_IN_PLACE
+
+
+def _decided(
+    weighed: Sequence[Weighed], root: Weighed, unknown_action: Action, nodes: int | None, context: Context
+) -> Judgement:
     reasons = [_told(root)]
     earliest = next(item for item in weighed if not item.row.follow_up and item.action is not Action.OBSERVE)
     if earliest is not root:
@@ -56,13 +66,16 @@ def _decided(weighed: Sequence[Weighed], root: Weighed, unknown_action: Action, 
         told = "finding on another rank is a consequence and decides" if follow_ups == 1 else FOLLOW_UPS
         reasons.append(f"{follow_ups} {told} nothing.")
     reasons.append(root.row.advice)
-    blast = _blast_radius(weighed, nodes)
+    reaches = _reaches(weighed, nodes, context)
+    wide = reaches.get(root.row.code) if root.action is Action.FAILOVER or root.fault_class in BLAMING else None
     return Judgement(
         fault_class=root.fault_class,
         action=root.action,
         root=root.finding,
-        reasons=(*reasons, *blast.values()),
-        shared=root.row.code in blast,
+        reasons=(*reasons, *(each.sentence for each in reaches.values())),
+        reach=wide,
+        meanwhile=_meanwhile(root, context) if wide is not None and root.action is Action.FAILOVER else None,
+        wide=frozenset(reaches),
     )
 
 
@@ -99,7 +112,7 @@ def _only_follow_ups(
     findings = [item.finding for item in weighed]
     condition = standing(weighed, findings, table, now=now)
     if condition is not None:
-        return _decided([*weighed, condition], condition, Action.OBSERVE, None)
+        return _decided([*weighed, condition], condition, Action.OBSERVE, None, context)
     suspect = node_lost_by_many(findings, context) or rank_behind(findings, context)
     told = tuple(_told(item) for item in weighed)
     if suspect is not None:
@@ -142,6 +155,7 @@ def _of_the_job(judgement: Judgement, earlier: Attempt, context: Context) -> Jud
         action=Action.HOLD,
         root=judgement.root,
         reasons=(told, job, *judgement.reasons),
+        same_step=True,
     )
 
 
@@ -168,7 +182,7 @@ def judge(
     decisive = [item for item in weighed if not item.row.follow_up and item.action is not Action.OBSERVE]
     if decisive:
         root = max(decisive, key=lambda item: STRENGTH[item.action])
-        judgement = _decided(weighed, root, unknown_action, nodes)
+        judgement = _decided(weighed, root, unknown_action, nodes, context)
         earlier = _same_step_elsewhere(root, context)
         return judgement if earlier is None else _of_the_job(judgement, earlier, context)
     if any(item.row.follow_up for item in weighed):
@@ -177,5 +191,13 @@ def judge(
     if pending > 0:
         return _waiting(weighed, f"What is known may end by itself: it is awaited for {pending:.0f} s more.")
     first = weighed[0]
-    reasons = (_told(first), first.row.advice, *_blast_radius(weighed, nodes).values())
-    return Judgement(fault_class=first.fault_class, action=Action.OBSERVE, root=first.finding, reasons=reasons)
+    reaches = _reaches(weighed, nodes, context)
+    reasons = (_told(first), first.row.advice, *(each.sentence for each in reaches.values()))
+    return Judgement(
+        fault_class=first.fault_class,
+        action=Action.OBSERVE,
+        root=first.finding,
+        reasons=reasons,
+        reach=reaches.get(first.row.code),
+        wide=frozenset(reaches),
+    )

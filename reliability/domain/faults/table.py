@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from reliability.domain.faults.families import (
     accelerators,
+    checks,
     collectives,
     exits,
     gloo,
@@ -12,6 +13,7 @@ from reliability.domain.faults.families import (
     network,
     ours,
     programs,
+    progress,
     storage,
     sxid,
     xid,
@@ -20,7 +22,22 @@ from reliability.domain.faults.words import Action, FaultClass, FaultCode, Origi
 
 PLACES = ("unit", "device", "node")
 _SOURCES = {"xid-": "nvidia-xid", "sxid-": "nvidia-sxid", "exit-": "exit-code"}
-_FAMILIES = (xid, sxid, gpu, accelerators, kernel, network, collectives, gloo, programs, storage, exits, ours)
+_FAMILIES = (
+    xid,
+    sxid,
+    gpu,
+    accelerators,
+    kernel,
+    network,
+    collectives,
+    gloo,
+    programs,
+    storage,
+    exits,
+    ours,
+    checks,
+    progress,
+)
 
 
 def _checked(row: FaultCode) -> FaultCode:
@@ -53,6 +70,8 @@ class Table(Mapping[str, FaultCode]):
         for row in self._rows.values():
             if row.clears and row.clears not in self._rows:
                 raise ValueError(f"fault code {row.code} clears {row.clears!r}, which is no code")
+        self.in_order = frozenset(code for row in self._rows.values() if row.clears for code in (row.code, row.clears))
+        """Codes that end a condition, or are ended: what such findings mean depends on which came first."""
 
     def __getitem__(self, code: str) -> FaultCode:
         return self._rows[code]

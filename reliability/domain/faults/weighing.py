@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from reliability.domain.faults.conditions import FLAPS, flaps, stands, waits_s
-from reliability.domain.faults.findings import Context, Finding
+from reliability.domain.faults.findings import Context, Finding, Maintenance
 from reliability.domain.faults.table import Table
 from reliability.domain.faults.words import STRENGTH, Action, FaultClass, FaultCode, Weight
 
@@ -191,8 +191,25 @@ def _led_to(item: Weighed, note: Weighed) -> bool:
     )
 
 
+QUIET_CODES = ("node-lost", "agent-silent")
+"""What a planned silence explains."""
+
+
 def _planned(item: Weighed, context: Context) -> Weighed:
-    window = next((each for each in context.maintenance if each.covers(item.finding)), None)
-    if window is None:
-        return item
-    return item.at(Action.OBSERVE, f"In planned maintenance{f' ({window.reason})' if window.reason else ''}: no fault.")
+    """Weigh what planned times excuse. Ranks that ended are started again all the same: no plan leaves a job dead."""
+    for window in context.maintenance:
+        if window.covers(item.finding):
+            item = _excused(item, window)
+    return item
+
+
+def _excused(item: Weighed, window: Maintenance) -> Weighed:
+    planned = f"In planned maintenance{f' ({window.reason})' if window.reason else ''}"
+    silence = item.row.code in QUIET_CODES and (window.quiet or window.stay)
+    if silence or (window.observe and not is_end(item.row)):
+        return (
+            item if item.action is Action.OBSERVE and item.notes else item.at(Action.OBSERVE, f"{planned}: no fault.")
+        )
+    if item.action is Action.FAILOVER and (window.stay or window.observe):
+        return item.at(Action.RESTART_IN_PLACE, f"{planned}: the job stays on its node.")
+    return item

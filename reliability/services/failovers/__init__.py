@@ -11,6 +11,7 @@ from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Permissi
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 
+from reliability.domain.budget import Verdict
 from reliability.domain.failover import OPEN, RUNNING, Event, State
 from reliability.errors import DomainError, IllegalTransition, StaleProposal
 from reliability.models import Failover, Incident, Job
@@ -21,6 +22,7 @@ from reliability.services.failovers import (
     budget,
     effects,
     fencing,
+    holding,
     opening,
     placing,
     restoring,
@@ -54,7 +56,8 @@ CHANGED = "The situation changed before the decision."
 def propose(incident: Incident) -> Failover | None:
     """Open the recovery that an incident calls for; ends the job instead when its restart budget is used up.
 
-    Returns the job's open recovery when there is one already.
+    Returns the job's open recovery when there is one already, None where trying again leads to the same end: the job
+    then waits for a person.
     """
     if incident.job_id is None:
         raise DomainError("An incident without a job has no recovery.")
@@ -63,10 +66,13 @@ def propose(incident: Incident) -> Failover | None:
         standing = core.open_failover(job)
         if standing is not None or job.state in Job.TERMINAL:
             return standing
+        decision, end = budget.after(job, incident)
+        if decision.verdict is Verdict.NO_PROGRESS:
+            holding.no_progress(job, incident, end, decision)
+            return None
         failover = opening.open_for(incident, job)
-        over = budget.exhausted(job, incident)
-        if over:
-            move(failover, Outcome(Event.GAVE_UP, {"reason": over}))
+        if decision.verdict is Verdict.USED_UP and not budget.asks_a_person(failover):
+            move(failover, Outcome(Event.GAVE_UP, {"reason": decision.reason}))
         else:
             dispatch.task("controller.advance", failover.pk)
     return failover
@@ -88,20 +94,31 @@ def propose_again(job: Job, *, by: Person) -> Failover:
         incident = core.incidents_of(job).order_by("-id").first()
         if incident is None:
             raise DomainError(f"Nothing was ever found about job {job.name}.", hint="Stop it and start it again.")
-        Incident.objects.filter(pk=incident.pk).update(closed_at=None, close_reason="")
-        failover = propose(incident)
-        if failover is None:
-            raise DomainError(f"Job {job.name} is over.", hint="Start it again.")
-        failover.events.filter(event="proposed").update(actor=_name(by))
+        return go_on(job, incident, by=by)
+
+
+def go_on(job: Job, incident: Incident, *, by: Person) -> Failover:
+    """Open the recovery of a locked job that waits, because a person wants it: budgets are those of automation."""
+    Incident.objects.filter(pk=incident.pk).update(closed_at=None, close_reason="")
+    failover = opening.open_for(incident, job)
+    failover.events.filter(event="proposed").update(actor=_name(by))
+    dispatch.task("controller.advance", failover.pk)
     return failover
 
 
-def supersede(failover: Failover, incident: Incident) -> Failover:
+def hold(incident: Incident, *, same_step: bool = False) -> None:
+    """Have the job of an incident wait for a person; see `holding.hold`."""
+    if incident.job is None:
+        raise DomainError("An incident without a job holds none.")
+    holding.hold(incident.job, incident, same_step=same_step)
+
+
+def supersede(failover: Failover, incident: Incident, *, reason: str = "A worse fault was found.") -> Failover:
     """Replace an open recovery by one that answers what is known now."""
     with transaction.atomic():
         job = Job.objects.select_for_update().get(pk=failover.job_id)
         failover = Failover.objects.select_for_update().get(pk=failover.pk)
-        return opening.replace(failover, incident, job, "A worse fault was found.")
+        return opening.replace(failover, incident, job, reason)
 
 
 def approve(failover: Failover, *, by: Person, digest: str, note: str = "") -> None:
@@ -110,7 +127,7 @@ def approve(failover: Failover, *, by: Person, digest: str, note: str = "") -> N
     What would happen is computed again: if it is not what `digest` stands for, the request is replaced by one that
     shows the difference, and nothing is started.
     """
-    actor = _allowed(by)
+    actor = decider(by)
     successor: Failover | None = None
     with transaction.atomic():
         failover = _locked_for_decision(failover)
@@ -135,7 +152,7 @@ def approve(failover: Failover, *, by: Person, digest: str, note: str = "") -> N
 
 def reject(failover: Failover, *, by: Person, digest: str, note: str = "") -> None:
     """Refuse a recovery: nothing is touched and the job waits for a person. Raises as `approve` does."""
-    actor = _allowed(by)
+    actor = decider(by)
     with transaction.atomic():
         failover = _locked_for_decision(failover)
         if digest != failover.digest:
@@ -145,13 +162,14 @@ def reject(failover: Failover, *, by: Person, digest: str, note: str = "") -> No
 
 def cancel(failover: Failover, *, by: Person) -> None:
     """Withdraw a request that nobody has decided. After that it goes through: raises IllegalTransition."""
-    actor = _allowed(by)
+    actor = decider(by)
     with transaction.atomic():
         failover = _locked_for_decision(failover)
         _decide(failover, Event.CANCELLED, actor, "", clock.now())
 
 
-def _allowed(by: Person) -> str:
+def decider(by: Person) -> str:
+    """Return the name of a person who may decide on a failover. Raises PermissionDenied."""
     _may(by, (PERMISSION,), "Deciding on a failover needs the permission approve_failover.")
     return _name(by)
 
@@ -238,7 +256,10 @@ __all__ = [
     "advance",
     "approve",
     "cancel",
+    "decider",
     "effects",
+    "go_on",
+    "hold",
     "propose",
     "propose_again",
     "reject",

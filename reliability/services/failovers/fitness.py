@@ -7,7 +7,7 @@ from reliability.domain.failover import Kind
 from reliability.domain.faults import Action
 from reliability.domain.health import NodeHealth
 from reliability.models import Failover, Hold, Incident, Job, Node, OrderRecord, Slot
-from reliability.selectors import core
+from reliability.selectors import core, precision
 
 
 def unfit_slots(
@@ -51,15 +51,20 @@ def _why(
 
 def kind_for(incident: Incident, job: Job, *, refused: Sequence[Mapping[str, Any]] = ()) -> Kind:
     """Return what an incident calls for now: a restart in place never moves a slot, whatever the reason for a move."""
-    if incident.action == Action.FAILOVER:
+    if incident.action == Action.FAILOVER and not incident.held_back:
         return Kind.FAILOVER
     moves = unfit_slots(job, incident=incident, kind=Kind.RESTART_IN_PLACE, refused=refused)
     return Kind.FAILOVER if moves else Kind.RESTART_IN_PLACE
 
 
 def _accused(incident: Incident) -> dict[str, str]:
-    """Nodes that a finding of this incident calls to be replaced."""
-    rows = incident.findings.filter(action=Action.FAILOVER).select_related("node").order_by("-id")
+    """Nodes that a finding of this incident calls to be replaced; not for what many nodes showed at once."""
+    found = incident.findings.filter(action=Action.FAILOVER).select_related("node").order_by("-id")
+    if incident.released_at is None:
+        found = found.exclude(code__in=incident.reach.get("codes", ()))
+    observed = precision.shadowed_codes((row.code, precision.group_of(row.node)) for row in found)
+    observed -= {(incident.code, precision.group_of(incident.node))}  # what a person has done by hand is done
+    rows = [row for row in found if (row.code, precision.group_of(row.node)) not in observed]
     named = {row.node.name: f"{row.code}: {row.evidence}"[:300].rstrip(": ") for row in rows}
     if incident.node and incident.action == Action.FAILOVER:
         named.setdefault(incident.node.name, incident.summary)
