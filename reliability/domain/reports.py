@@ -9,9 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reliability.domain import fields as f
+from reliability.domain import standing_checks
 from reliability.domain.fields import Reader
 from reliability.domain.health import NodeRole
+from reliability.domain.progress import wire
+from reliability.domain.progress.wire import RankWatch
 from reliability.domain.snapshots import Tier
+from reliability.domain.standing_checks import CheckBeat
 from reliability.errors import InvalidInput
 
 MAX_ITEMS = 10_000
@@ -40,7 +44,7 @@ class Registration:
 
 @dataclass(frozen=True, kw_only=True)
 class RankBeat:
-    """How far a rank is. `step` is None before its first step; times in seconds."""
+    """How far a rank is. `step` is None before its first step; times in seconds. `watch`: None from an older agent."""
 
     rank: int
     step: int | None
@@ -49,6 +53,7 @@ class RankBeat:
     phase: str
     progress_age_s: float | None
     plan_version: int
+    watch: RankWatch | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,11 +69,12 @@ class JobBeat:
 
 @dataclass(frozen=True, kw_only=True)
 class Heartbeat:
-    """What a node tells each period."""
+    """What a node tells each period. `checks` is None from an agent that has none."""
 
     jobs: tuple[JobBeat, ...]
     spooled: int
     disks: Mapping[str, Any]
+    checks: Mapping[str, CheckBeat] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,6 +152,8 @@ BODIES: Mapping[str, Reader] = {
             "rank": _optional(_rank),
             "evidence": (_message, False),
             "count": _optional(f.integer(least=1, most=2**31 - 1), 1),
+            "fields": _optional(f.plain_values, {}),
+            "source": _optional(f.text(most=40), ""),
         }
     ),
     "rank_exit": f.record(
@@ -172,6 +180,7 @@ BODIES: Mapping[str, Reader] = {
             "step": _required(f.integer()),
             "restored_step": _optional(f.integer(least=-1)),
             "plan_version": _optional(f.integer(most=2**31 - 1), 0),
+            "skips_read": _optional(f.boolean, False),
         }
     ),
     "snapshot_copy": f.record(
@@ -216,6 +225,7 @@ _RANK_BEAT = f.record(
         "phase": _optional(f.text(most=32), ""),
         "progress_age_s": (_seconds, False),
         "plan_version": _optional(f.integer(most=2**31 - 1), 0),
+        "watch": _optional(wire.read),
     }
 )
 
@@ -245,6 +255,7 @@ _HEARTBEAT = f.record(
         "jobs": _optional(f.list_of(_job_beat, most=1000), []),
         "spooled": _optional(f.integer(most=2**31 - 1), 0),
         "disks": _optional(f.document, {}),
+        "checks": _optional(standing_checks.read),
     }
 )
 

@@ -19,11 +19,16 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """What is known of a standby. `validation_age_s` is None when it never passed; tier 1 is the best."""
+    """What is known of a standby. `validation_age_s` is None when it never passed; tier 1 is the best.
+
+    `condition` says in words why it is not healthy, or only degraded.
+    """
 
     node: str
     tier: int
     healthy: bool
+    degraded: bool = False
+    condition: str = ""
     held_by: str = ""
     occupied_by: str = ""
     preemptible: bool = False
@@ -58,7 +63,7 @@ def _refusals(candidate: Candidate, max_age_s: float) -> list[str]:
     """Say why a candidate may not be used; empty when it may."""
     told = []
     if not candidate.healthy:
-        told.append("Not healthy.")
+        told.append(f"Not healthy: {candidate.condition}" if candidate.condition else "Not healthy.")
     if candidate.held_by:
         told.append(f"Held by {candidate.held_by}.")
     if not candidate.runtime_fits:
@@ -97,6 +102,8 @@ def _validation_told(candidate: Candidate, fresh: bool, max_age_s: float) -> str
 
 def _qualities(candidate: Candidate, fresh: bool, max_age_s: float) -> list[str]:
     told = [f"Tier {candidate.tier}."]
+    if candidate.degraded:
+        told.append(f"Degraded, so used after the others of its tier: {candidate.condition}".rstrip(": "))
     if candidate.occupied_by:
         told.append(f"Taking it would preempt job {candidate.occupied_by}, which may be stopped.")
     told.append(_validation_told(candidate, fresh, max_age_s))
@@ -121,13 +128,14 @@ def _ranked(candidate: Candidate, max_age_s: float) -> Ranked:
     )
 
 
-def _place(ranked: Ranked) -> tuple[bool, int, bool, bool, bool, bool, bool, str]:
+def _place(ranked: Ranked) -> tuple[bool, int, bool, bool, bool, bool, bool, bool, str]:
     candidate = ranked.candidate
     broke = candidate.validation in (Verdict.CRASH, Verdict.TIMEOUT)
     return (
         not ranked.eligible,
         candidate.tier,
         ranked.preempts,
+        candidate.degraded,
         broke,
         not ranked.fresh,
         not candidate.warm,
@@ -140,7 +148,8 @@ def rank_candidates(candidates: Iterable[Candidate], *, max_age_s: float) -> lis
     """Return the candidates best first, those that may not be used last, each with its reasons in words (M3).
 
     A lower tier comes after every usable node of a better one. Within a tier: free ones before those whose work would
-    be stopped, then a validation passed at most `max_age_s` seconds ago, a warm container, a present image, the name.
+    be stopped, then those that are not degraded, a validation passed at most `max_age_s` seconds ago, a warm
+    container, a present image, the name.
     """
     return sorted((_ranked(candidate, max_age_s) for candidate in candidates), key=_place)
 

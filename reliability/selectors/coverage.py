@@ -11,7 +11,7 @@ from datetime import datetime
 
 from django.db.models import Q
 
-from reliability.domain.health import NodeHealth
+from reliability.domain.health import SERVING
 from reliability.domain.parts import LENDING_TIERS, ShardParts
 from reliability.domain.risk import Readable
 from reliability.domain.snapshots import CopyState, SnapshotId, Tier
@@ -85,7 +85,7 @@ def _add_copies(
         (job.pk, slot.index, slot.node) for job in jobs for slot in slots.get(job.pk, ()) if slot.node is not None
     ]
     runs_on = {(job, index): node.name for job, index, node in placed}
-    serving = {node.name for _, _, node in placed if node.health in (NodeHealth.HEALTHY, NodeHealth.DEGRADED)}
+    serving = {node.name for _, _, node in placed if node.health in SERVING}
     lenders: dict[int, list[tuple[int, str, str]]] = defaultdict(list)
     copies = SnapshotCopy.objects.filter(snapshot__in=list(where), state=CopyState.COMMITTED).order_by()
     for key, rank, tier, node, digest in copies.values_list("snapshot_id", "rank", "tier", "node__name", "digest"):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from django.db.models import Prefetch, QuerySet
 
-from reliability.domain.health import NodeHealth, NodeRole
+from reliability.domain.health import USABLE, NodeRole
 from reliability.domain.standby import Verdict
 from reliability.models import Finding, Hold, Node, OrderRecord, Report, Room, Slot, Validation
 from reliability.selectors import core
@@ -17,7 +17,7 @@ ROWS = 20
 
 @dataclass(frozen=True)
 class StandbyLine:
-    """A standby with its newest result per check. `ready` means: healthy, not held, every known check passed."""
+    """A standby with its newest result per check. `ready` means: usable, not held, every known check passed."""
 
     node: Node
     holds: tuple[Hold, ...]
@@ -33,7 +33,7 @@ class StandbyLine:
     @property
     def ready(self) -> bool:
         """Whether it could take a slot over now."""
-        return self.node.health == NodeHealth.HEALTHY and not self.holds and self.validated
+        return self.node.health in USABLE and not self.holds and self.validated
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from django.db.models import Count, Exists, Max, OuterRef, Q, QuerySet
 
 from reliability.domain.failover import Event, State
 from reliability.domain.faults import Action
-from reliability.domain.health import NodeHealth
+from reliability.domain.health import USABLE
 from reliability.domain.snapshots import Tier
 from reliability.models import Drill, Epoch, Failover, FailoverEvent, Hold, Incident, Job, Snapshot, SnapshotCopy
 from reliability.selectors import core, stages
@@ -121,7 +121,7 @@ def step_s(job: Job) -> tuple[float | None, int]:
 def standbys(job: Job) -> int:
     """Return how many free nodes could take over a slot of the job now. One query."""
     held = core.active_holds().values("node_id")
-    usable = core.free_nodes().filter(runtime=job.runtime, health__in=(NodeHealth.HEALTHY, NodeHealth.DEGRADED))
+    usable = core.free_nodes().filter(runtime=job.runtime, health__in=USABLE)
     return usable.exclude(pk__in=held).count()
 
 

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 
 from reliability.domain.failover import OPEN
-from reliability.domain.health import NodeHealth, NodeRole
+from reliability.domain.health import USABLE, NodeRole
 from reliability.domain.snapshots import CopyState, Tier
 from reliability.models import Failover, Job, Node, Snapshot, SnapshotCopy, TrialRestore, TrialSchedule, Validation
 from reliability.selectors import core
@@ -24,7 +24,7 @@ def standby_for(job: Job) -> Node | None:
     held = core.active_holds().values("node_id")
     busy = Validation.objects.filter(ended_at=None).values("node_id")
     trying = TrialRestore.objects.filter(state=TrialRestore.State.RUNNING).values("node_id")
-    free = core.free_nodes().filter(role=NodeRole.STANDBY, health=NodeHealth.HEALTHY)
+    free = core.free_nodes().filter(role=NodeRole.STANDBY, health__in=USABLE)
     rows = free.exclude(pk__in=held).exclude(pk__in=busy).exclude(pk__in=trying)
     return rows.order_by("-tier", "name").first()
 

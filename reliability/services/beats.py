@@ -15,10 +15,13 @@ from django.db import connection, transaction
 from reliability.domain.reports import Heartbeat, JobBeat, RankBeat
 from reliability.models import Job, Node, Rank, ServiceBeat
 from reliability.selectors import core
-from reliability.services import dispatch
+from reliability.services import dispatch, node_checks
 
 SET_BACK = timedelta(seconds=30)
 """What lies further ahead was written by a clock that was set back since; no two servers differ by as much."""
+FACTS = ("pk", "name", "incarnation", "registered_at", "containers", "disks", "spooled")
+OUTPUT_SLACK = timedelta(seconds=2)
+"""Nodes look at output twice a second and tell it once: what differs by less is the same output."""
 ENDED = (Rank.State.EXITED, Rank.State.FAILED)
 
 
@@ -102,6 +105,7 @@ def _put_right(now: datetime) -> None:
     ahead = now + SET_BACK
     Node.objects.filter(last_seen_at__gt=ahead).update(last_seen_at=now)
     Rank.objects.filter(progress_at__gt=ahead).update(progress_at=now)
+    Rank.objects.filter(moved_at__gt=ahead).update(moved_at=now)
 
 
 def _write_nodes(heard: dict[str, _Heard]) -> None:
@@ -115,18 +119,18 @@ def _write_nodes(heard: dict[str, _Heard]) -> None:
                 f"UPDATE {table} SET last_seen_at = %s WHERE name = %s AND (last_seen_at IS NULL OR last_seen_at < %s)",  # noqa: S608 (no value in it)
                 rows,
             )
-    _write_facts({name: told.beat for name, told in heard.items() if told.beat is not None})
+    beats = {name: told.beat for name, told in heard.items() if told.beat is not None}
+    _write_facts(beats, {name: told.at for name, told in heard.items()})
 
 
 def _sql_time(at: datetime) -> Any:
     return connection.ops.adapt_datetimefield_value(at)
 
 
-def _write_facts(beats: dict[str, Heartbeat]) -> None:
-    """Write what changes seldom (containers, disks, spool) only where it changed."""
-    for node in (
-        Node.objects.filter(name__in=list(beats)).order_by("name").only("pk", "name", "containers", "disks", "spooled")
-    ):
+def _write_facts(beats: dict[str, Heartbeat], heard: dict[str, datetime]) -> None:
+    """Write what changes seldom (containers, disks, spool, standing checks) only where it changed."""
+    nodes = list(Node.objects.filter(name__in=list(beats)).order_by("name").only(*FACTS))
+    for node in nodes:
         beat = beats[node.name]
         facts = {
             "containers": {job.job: {"epoch": job.epoch, "container": job.container} for job in beat.jobs},
@@ -135,6 +139,8 @@ def _write_facts(beats: dict[str, Heartbeat]) -> None:
         }
         if any(getattr(node, field) != value for field, value in facts.items()):
             Node.objects.filter(pk=node.pk).update(**facts)
+    told = {name: node_checks.Told(at, beats[name].checks) for name, at in heard.items() if name in beats}
+    node_checks.write(told, nodes)
 
 
 def _write_ranks(heard: dict[str, _Heard]) -> None:
@@ -176,10 +182,12 @@ def _advance(rank: Rank, epoch: int, job: JobBeat, beat: RankBeat, at: datetime)
         "loss": beat.loss,
         "phase": beat.phase,
         "plan_version": beat.plan_version,
+        "watched": beat.watch.kept() if beat.watch else {},
     }
     stepped = beat.step is not None and (rank.step != beat.step or rank.epoch != job.epoch)
     if stepped:
         fields |= {"step": beat.step, "progress_at": at, "state": Rank.State.RUNNING}
+    fields["moved_at"] = _moved_at(rank, job, beat, at) or rank.moved_at
     if all(getattr(rank, name) == value for name, value in fields.items()):
         return False
     # The rank's own columns alone: PostgreSQL looks at them again when the row changed since it was read.
@@ -187,3 +195,20 @@ def _advance(rank: Rank, epoch: int, job: JobBeat, beat: RankBeat, at: datetime)
     if rank.progress_at is not None:
         current = current.exclude(progress_at__gt=at)
     return current.update(**fields) == 1
+
+
+def _moved_at(rank: Rank, job: JobBeat, beat: RankBeat, at: datetime) -> datetime | None:
+    """Return when a rank moved, by its node's account; None when it has not moved since that was written.
+
+    Of one that tells of no step its output is the only sign of life.
+    """
+    watch, first = beat.watch, rank.moved_at is None or rank.epoch != job.epoch
+    if beat.step is None and watch is not None and watch.output_age_s is not None:
+        wrote_at = at - timedelta(seconds=watch.output_age_s)
+        later = rank.moved_at is None or wrote_at - rank.moved_at > OUTPUT_SLACK
+        return wrote_at if first or later else None
+    moves = rank.watched.get("moves", 0), watch.moves if watch else 0
+    if not first and (rank.step, rank.phase, moves[0]) == (beat.step, beat.phase, moves[1]):
+        return None
+    age_s = (watch.moved_age_s if watch else None) or beat.progress_age_s or 0.0
+    return at - timedelta(seconds=age_s)

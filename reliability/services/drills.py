@@ -6,7 +6,7 @@ from django.db import transaction
 
 from reliability import conf
 from reliability.domain.failover import OPEN, State
-from reliability.domain.health import NodeHealth
+from reliability.domain.health import SERVING
 from reliability.domain.orders import OrderKind
 from reliability.errors import DomainError, InvalidInput
 from reliability.models import Drill, Failover, Job, Node, OrderRecord, Rank
@@ -102,7 +102,7 @@ def _by_time(drill: Drill, order: OrderRecord | None, now: datetime) -> Ending |
         node = Node.objects.get(pk=drill.node_id)
         ranks = Rank.objects.filter(job=drill.job)
         steps = [rank.progress_at.timestamp() if rank.progress_at else 0.0 for rank in ranks]
-        if node.health == NodeHealth.HEALTHY and min(steps, default=0.0) > over:
+        if node.health in SERVING and min(steps, default=0.0) > over:
             return Drill.State.UNHARMED, {"seconds": waited}
     if waited > LIMIT_S and drill.failover_id is None:
         return Drill.State.FAILED, {"reason": f"Nothing was found within {waited:.0f} s."}

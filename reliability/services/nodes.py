@@ -181,9 +181,10 @@ def sweep(now: datetime) -> list[Node]:
 def suspected(now: datetime, since: datetime) -> int:
     """Return how many nodes fell silent at once when our own side is likelier to blame than they; else 0.
 
-    Only a silence that began lately says so: nodes that are held back, bad, long gone or away as planned do not count, so
-    that the suspicion ends after SUSPICION_LIMITS silence limits. Half a limit makes a node late, because nodes that fall
-    silent together cross the limit one after the other. While nobody at all is heard it lasts: nothing is known then.
+    Only a silence that began lately says so: nodes that are held back, bad, long gone or away as planned do not count,
+    so that the suspicion ends after SUSPICION_LIMITS silence limits. Half a limit makes a node late, because nodes that
+    fall silent together cross the limit one after the other. While nobody at all is heard it lasts: nothing is known
+    then.
     """
     limit_s = conf.cluster_policy().silence_s
     planned = maintenance.current(now)

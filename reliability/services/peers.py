@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 from reliability import conf
-from reliability.domain.health import NodeHealth
+from reliability.domain.health import SERVING
 from reliability.domain.orders import OrderKind
 from reliability.models import Failover, Job, Node, OrderRecord
 from reliability.services import clock, orders
@@ -40,7 +40,7 @@ def able_to_serve(job: Job, *, lost: Collection[str]) -> set[str]:
     """Return the nodes that are heard, are not lost, and did not fail to serve this job's newest attempt."""
     now = clock.now()
     heard = now - timedelta(seconds=conf.cluster_policy().silence_s)
-    alive = Node.objects.filter(health__in=(NodeHealth.HEALTHY, NodeHealth.DEGRADED), last_seen_at__gt=heard)
+    alive = Node.objects.filter(health__in=SERVING, last_seen_at__gt=heard)
     failed = OrderRecord.objects.filter(job=job, kind=OrderKind.PEER_SERVE, epoch__gte=job.epoch, state__in=GAVE_UP)
     return set(alive.exclude(name__in=list(lost)).exclude(pk__in=failed.values("node")).values_list("name", flat=True))
 

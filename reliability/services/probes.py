@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from reliability.domain import standby
-from reliability.domain.health import NodeHealth, NodeRole
+from reliability.domain.health import USABLE, NodeHealth, NodeRole
 from reliability.domain.orders import OrderKind
 from reliability.domain.standby import PairBandwidth, Verdict
 from reliability.models import Node, OrderRecord, Validation
@@ -45,12 +45,13 @@ def drive(row: Validation, node: Node) -> Finished | None:
 
 
 def peers(node: Node, *, without: Sequence[str], most: int) -> list[Node]:
-    """Return healthy nodes to measure against: other standbys first, because training should not notice."""
+    """Return nodes to measure against: healthy ones and other standbys first, because training should not notice."""
     held = core.active_holds().values("node_id")
-    healthy = Node.objects.filter(health=NodeHealth.HEALTHY).exclude(pk=node.pk).exclude(name__in=list(without))
+    healthy = Node.objects.filter(health__in=USABLE).exclude(pk=node.pk).exclude(name__in=list(without))
     busy = set(core.active_slots().values_list("node_id", flat=True))
     idle_first = sorted(
-        healthy.exclude(pk__in=held), key=lambda each: (each.pk in busy, each.role != NodeRole.STANDBY, each.name)
+        healthy.exclude(pk__in=held),
+        key=lambda each: (each.health != NodeHealth.HEALTHY, each.pk in busy, each.role != NodeRole.STANDBY, each.name),
     )
     return idle_first[:most]
 

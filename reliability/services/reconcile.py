@@ -21,7 +21,9 @@ from reliability.models import Failover, Job, Lease, ServiceBeat
 from reliability.services import (
     boundary,
     clock,
+    decisions,
     drills,
+    holds,
     incidents,
     jobs,
     keeping,
@@ -36,11 +38,13 @@ from reliability.services import (
     trial_restores,
     turns,
     validations,
+    watching,
 )
 from reliability.services.failovers import advance
 
 LEASE_S = 20.0
 LEASE_NAME = "reconcile"
+READING_S = 2.0
 _ME = f"{uuid.uuid4().hex[:8]}:{socket.gethostname()}"
 
 
@@ -87,10 +91,11 @@ def _take_lease(now: datetime) -> bool:
 
 def _expire_orders(now: datetime) -> None:
     orders.expire(now)
+    holds.expire(now)
 
 
 def _process_reports(now: datetime) -> None:
-    reports.process_new()
+    reports.process_new(READING_S)  # a flood is read by its own task: the rest of a round must not wait for it
 
 
 def _judge(now: datetime) -> None:
@@ -132,6 +137,10 @@ def _trials(now: datetime) -> None:
         boundary.apart("Closing a trial restore", trial_restores.drive, trial_id, trial=trial_id)
 
 
+def _verdicts(now: datetime) -> None:
+    decisions.look(now)
+
+
 def _forget(now: datetime) -> None:
     """Once a minute, whichever controller comes first."""
     if not ServiceBeat.objects.filter(name="forgetting", beat_at__gt=now - timedelta(seconds=60)).exists():
@@ -140,10 +149,11 @@ def _forget(now: datetime) -> None:
 
 
 PIECES: tuple[tuple[str, Callable[[datetime], None]], ...] = (
-    ("Expiring orders", _expire_orders),
+    ("Expiring orders and holds", _expire_orders),
     ("Reading reports", _process_reports),
     ("Looking for lost nodes", losses.look),
     ("Looking for missing containers", losses.missing_containers),
+    ("Watching progress", watching.look),
     ("Judging findings", _judge),
     ("Driving jobs", _drive_jobs),
     ("Advancing recoveries", _advance),
@@ -153,6 +163,7 @@ PIECES: tuple[tuple[str, Callable[[datetime], None]], ...] = (
     ("Closing drills", _drills),
     ("Closing trial restores", _trials),
     ("Looking for tiers that run full", rooms.look),
+    ("Asking what decisions came to", _verdicts),
     ("Forgetting old records", _forget),
 )
 """What one round does, in this order."""

@@ -12,11 +12,11 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from reliability import conf
-from reliability.domain.health import NodeHealth, NodeRole
+from reliability.domain.health import USABLE, NodeRole
 from reliability.domain.standby import Verdict
 from reliability.models import Failover, Hold, Node, TrialRestore, Validation
 from reliability.selectors import core
-from reliability.services import clock, dispatch, nodes, probes
+from reliability.services import clock, dispatch, node_health, nodes, probes, quarantine
 from reliability.services.probes import Finished
 
 AGAIN_S = 60.0
@@ -95,6 +95,9 @@ def _end(row: Validation, node: Node, finished: Finished) -> None:
         during = f" for failover {recovery}" if recovery else ""
         name = f"{row.get_check_kind_display()} check{during}"
         nodes.hold(node, owner=nodes.AUTOMATION, reason=f"{name}: {finished.reason}")
+        if finished.verdict is Verdict.FAIL and row.check_kind == Validation.Check.SDC:
+            quarantine.put(node, reason=f"{name}: {finished.reason}")
+            node_health.refresh(node)
         # The other check cannot change the verdict any more, and must not keep the node busy.
         Validation.objects.filter(node=node, ended_at=None).delete()
     elif core.validation_of(node)[0] is Verdict.PASS:
@@ -131,7 +134,7 @@ def due(now: datetime) -> Node | None:
     kept = core.active_holds().exclude(pk__in=_own_holds().values("pk")).values("node_id")
     tried = set(_own_holds().values_list("node_id", flat=True))
     trying = TrialRestore.objects.filter(state=TrialRestore.State.RUNNING).values("node_id")  # a check would end it
-    idle = core.free_nodes().filter(health=NodeHealth.HEALTHY, role=NodeRole.STANDBY).exclude(pk__in=kept)
+    idle = core.free_nodes().filter(health__in=USABLE, role=NodeRole.STANDBY).exclude(pk__in=kept)
     idle = idle.exclude(pk__in=trying)
     for node in idle.order_by("tier", "name"):
         if _is_due(node, now, held=node.pk in tried):

@@ -141,9 +141,9 @@ def _take(failover: Failover, unfit: Sequence[tuple[Slot, str]], takers: Sequenc
         first_why = moves.get(slot.index, {}).get("why", why)
         moves[slot.index] = {"slot": slot.index, "from": first, "to": node.name, "why": first_why}
         Slot.objects.filter(pk=slot.pk).update(node=node)
-        Node.objects.filter(pk=node.pk).update(role=NodeRole.TRAINING)
+        nodes.set_role(node.pk, NodeRole.TRAINING, why=f"It takes slot {slot.index} of job {failover.job.name}.")
         if slot.node:
-            Node.objects.filter(pk=slot.node.pk).update(role=NodeRole.STANDBY)
+            nodes.set_role(slot.node.pk, NodeRole.STANDBY, why=f"It lost slot {slot.index} of job {failover.job.name}.")
     failover.moves = [moves[index] for index in sorted(moves)]
     failover.standby = takers[0]
     failover.save(update_fields=["moves", "standby"])
