@@ -19,6 +19,8 @@ from reliability.errors import ReliabilityError, StaleEpoch
 MOST_REPORTS = 200
 FIRST_WAIT_S = 0.05
 LONGEST_WAIT_S = 2.0
+LATER_S = 1.0
+"""So long the server is spared findings, when it said that too many of this node wait to be read."""
 _MALFORMED = {400, 413, 422}
 _CONFLICT = 409
 
@@ -52,6 +54,7 @@ class Reporter:
         self._urgent = False
         self._stopping = False
         self._beats_from = 0.0
+        self._findings_from = 0.0
         self._silent_until = 0.0
         self._next_beat = 0.0
         self._most = MOST_REPORTS
@@ -155,7 +158,8 @@ class Reporter:
         """Send until no report is left; a heartbeat goes with the first batch when it is due."""
         while True:
             doubting = self._doubt
-            reports = [] if doubting else self._spool.next(self._most)
+            spared = steady() < self._findings_from
+            reports = [] if doubting else self._spool.next(self._most, findings=not spared)
             beat = self._due_heartbeat()
             if not reports and beat is None and not doubting:
                 return
@@ -213,11 +217,14 @@ class Reporter:
         }
         taken = [report for report in reports if by_seq.get(report.seq, {}).get("status") in {"accepted", "duplicate"}]
         refused = [report for report in reports if by_seq.get(report.seq, {}).get("status") == "refused"]
+        later = any(by_seq.get(report.seq, {}).get("status") == "later" for report in reports)
         self._spool.done(taken)
         for report in refused:
             item = by_seq[report.seq]
             self._spool.refuse(report, code=str(item.get("code", "")), message=str(item.get("message", "")))
-        if reports and not (taken or refused):
+        if later:
+            self._findings_from = steady() + LATER_S
+        elif reports and not (taken or refused):
             raise ServerAway("The server answered without saying which of the reports it took.")
 
     def _refused(self, error: ServerRefused, reports: list[Report], beat: dict[str, Any] | None) -> None:

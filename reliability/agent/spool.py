@@ -3,6 +3,7 @@
 Each report has a sequence number within the incarnation that made it. An urgent report outlives a loss of power; of
 the others those of the last moments may be lost with it, and are made again from what the node finds. The spool is
 bounded: when it is full, the kinds that the server can do without go first, and every dropped report is counted.
+Findings that are the same wait as one with a count.
 """
 
 import contextlib
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from reliability.agent import sendable
+from reliability.agent.sameness import Unsent, Waiting
 
 URGENT = frozenset({"finding", "rank_exit", "container", "first_step", "order_result", "order_refused"})
 """What is sent at once and forced to the disk before anything else goes on."""
@@ -76,6 +78,7 @@ class Spool:
         self._limit_bytes = limit_bytes
         self._lock = threading.RLock()
         self._level = ""
+        self._unsent = Unsent()
         self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.executescript(_SCHEMA)
@@ -96,16 +99,26 @@ class Spool:
             return self._drop(kind, why=error)
         weight = "memory_copy" if kind == "snapshot_copy" and body.get("tier") == "memory" else kind
         with self._lock:
+            known = self._unsent.counted(kind, body, at=at, job=job, epoch=epoch)
+            if known is not None and self._recount(known):
+                return known.seq
             self._seq += 1
             self._durable(kind in URGENT)
-            self._db.execute(
+            added = self._db.execute(
                 "INSERT INTO reports (incarnation, seq, kind, weight, at, job, epoch, body) VALUES (?,?,?,?,?,?,?,?)",
                 (self.incarnation, self._seq, kind, weight, at, job, epoch, text),
             )
+            if kind == "finding":
+                self._unsent.wait(int(added.lastrowid or 0), self._seq, json.loads(text), at=at)
             self._bytes += len(text) + _OVERHEAD_BYTES
             if self._bytes > self._limit_bytes:
                 self._make_room()
             return self._seq
+
+    def _recount(self, known: Waiting) -> bool:
+        """Write the count of a finding that waits; False when it is gone."""
+        values = (sendable.text_of(known.body), known.id)
+        return self._db.execute("UPDATE reports SET body = ? WHERE id = ?", values).rowcount == 1
 
     def keep_place(self, source: str, place: str) -> None:
         """Keep up to where a source was told, in one with what is added in the same `whole`."""
@@ -132,18 +145,24 @@ class Spool:
                 raise
             self._db.execute("COMMIT")
 
-    def next(self, limit: int) -> list[Report]:
-        """Return the oldest reports, all of one incarnation, in order. One that cannot be read is taken out."""
-        while rows := self._oldest(limit):
+    def next(self, limit: int, *, findings: bool = True) -> list[Report]:
+        """Return the oldest reports, all of one incarnation, in order. One that cannot be read is taken out.
+
+        Without `findings` those are passed over.
+        """
+        while rows := self._oldest(limit, findings):
             same = [row for row in rows if row[1] == rows[0][1]]
             if found := [report for row in same if (report := self._read(row)) is not None]:
                 return found
         return []
 
-    def _oldest(self, limit: int) -> list[Sequence[Any]]:
+    def _oldest(self, limit: int, findings: bool) -> list[Sequence[Any]]:
         columns = "id, incarnation, seq, kind, at, job, epoch, body"
+        where = "" if findings else "WHERE kind != 'finding'"
         with self._lock:
-            return self._db.execute(f"SELECT {columns} FROM reports ORDER BY id LIMIT ?", (limit,)).fetchall()  # noqa: S608
+            rows = self._db.execute(f"SELECT {columns} FROM reports {where} ORDER BY id LIMIT ?", (limit,)).fetchall()  # noqa: S608
+            self._unsent.sent({row[0] for row in rows})
+            return rows
 
     def _read(self, row: Sequence[Any]) -> Report | None:
         """Return a report as it can be sent: an earlier life, or an older agent, may have kept it otherwise."""

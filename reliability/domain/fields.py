@@ -15,6 +15,8 @@ Reader = Callable[[object, str], Any]
 
 MAX_INTEGER = 2**63 - 1
 MAX_DEPTH = 8
+MOST_VALUES = 32
+LONGEST_VALUE = 300
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}")
 
 
@@ -150,6 +152,26 @@ def record(fields: Mapping[str, tuple[Reader, bool]]) -> Reader:
         return result
 
     return read
+
+
+def plain_values(value: object, path: str) -> dict[str, str | int]:
+    """Read an object of a few names with texts or numbers; what has no value is left out."""
+    given = mapping(value, path)
+    if len(given) > MOST_VALUES:
+        raise InvalidInput(path, f"has {len(given)} values", hint=f"At most {MOST_VALUES} are possible.")
+    told = {clean_text(str(key))[:64]: _plain(each, f"{path}.{key}"[:200]) for key, each in given.items()}
+    return {key: each for key, each in told.items() if each is not None}
+
+
+def _plain(value: object, path: str) -> str | int | None:
+    if value is None or isinstance(value, bool):
+        return None if value is None else str(value).lower()
+    if isinstance(value, str):
+        return clean_text(value[:LONGEST_VALUE])
+    if isinstance(value, int | float):
+        number = _tree_number(value, path)
+        return number if isinstance(number, int) else f"{number:g}"
+    raise InvalidInput(path, "is neither text nor a number", hint="Give a text or a number.")
 
 
 def document(value: object, path: str) -> dict[str, Any]:

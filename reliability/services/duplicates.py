@@ -1,7 +1,8 @@
 """Is a finding the same as one that is known already? Then it only counts up.
 
 The same is: same node, job, attempt, rank and code, at the same place (device, part of a GPU, link, server), while the
-incident is open. A line at the same place long after the first is a new event: repeats are counted by events.
+incident is open. A line at the same place long after the first is a new event: repeats are counted by events. What a
+second witness tells, as a foreign monitor beside the node's own agent, is the same event seen twice and counts once.
 """
 
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from datetime import datetime, timedelta
 from django.db.models import F, Q
 
 from reliability.domain.faults import Matcher
+from reliability.domain.faults.merging import PLACES
 from reliability.domain.faults.weighing import EVENT_GAP_S
 from reliability.domain.faults.words import Value
 from reliability.models import Finding, Job, Node
@@ -18,8 +20,11 @@ from reliability.selectors.fault_context import fields_of
 
 FLOOD_S = 60.0
 """Lines of one place within this time are one finding with a count, unless the code is watched for repeats."""
-PLACES = ("device", "gpc", "tpc", "link", "switch", "server", "module", "interface", "peer", "node", "cgroup")
+WITNESS_S = 120.0
+"""So much later at most another witness tells of the same event: monitors look once or twice a minute."""
 LOOKED_AT = 50
+AGENT = "agent"
+LONGEST_SOURCE = 80
 
 
 def counted_up(
@@ -32,19 +37,46 @@ def counted_up(
     evidence: str,
     count: int,
     now: datetime,
+    fields: Mapping[str, Value] | None = None,
+    source: str = "",
 ) -> bool:
     """Count a finding that is known already, and return whether it was."""
-    rows = Finding.objects.filter(node=node, job=job, epoch=epoch, code=code, rank=rank)
+    rows = Finding.objects.filter(node=node, job=job, epoch=epoch, code=code)
     standing = rows.filter(Q(incident=None) | Q(incident__closed_at=None)).order_by("-id")[:LOOKED_AT]
     matcher = fault_codes.matcher()
     rule = matcher.table.lookup(code).repeat
     oldest = now - timedelta(seconds=FLOOD_S if rule is None else EVENT_GAP_S)
-    told = fields_of(code, evidence, matcher)
+    told = fields or fields_of(code, evidence, matcher)
     for known in standing:
-        if _same(known, evidence, told, matcher, oldest):
+        if (source or AGENT) not in _sources(known):
+            if _seen_by_another(known, told, matcher, now):
+                _note_witness(known, source, count)
+                return True
+        elif known.rank == rank and _same(known, evidence, told, matcher, oldest):
             Finding.objects.filter(pk=known.pk).update(count=F("count") + count)
             return True
     return False
+
+
+def _sources(known: Finding) -> list[str]:
+    return [each or AGENT for each in known.source.split(", ")]
+
+
+def _note_witness(known: Finding, source: str, count: int) -> None:
+    sources = ", ".join((*_sources(known), source or AGENT))
+    Finding.objects.filter(pk=known.pk).update(source=sources[:LONGEST_SOURCE], count=max(known.count, count))
+
+
+def _fields(known: Finding, matcher: Matcher) -> Mapping[str, Value]:
+    return known.fields or fields_of(known.code, known.evidence, matcher)
+
+
+def _seen_by_another(known: Finding, told: Mapping[str, Value], matcher: Matcher, now: datetime) -> bool:
+    """Return whether a finding of another source can be the same event: near in time, and no place that differs."""
+    if known.found_at < now - timedelta(seconds=WITNESS_S):
+        return False
+    before = _fields(known, matcher)
+    return all(before[name] == told[name] for name in PLACES if name in before and name in told)
 
 
 def _same(known: Finding, evidence: str, told: Mapping[str, Value], matcher: Matcher, oldest: datetime) -> bool:
@@ -52,5 +84,5 @@ def _same(known: Finding, evidence: str, told: Mapping[str, Value], matcher: Mat
         return known.evidence == evidence[: len(known.evidence) or None]
     if known.found_at < oldest:
         return False
-    before = fields_of(known.code, known.evidence, matcher)
+    before = _fields(known, matcher)
     return all(before.get(name) == told.get(name) for name in PLACES)

@@ -116,12 +116,18 @@ def _judged(job: Job | None, node: Node) -> list[FollowUp]:
 
 
 def _finding(row: Report) -> list[FollowUp]:
-    """A collector saw a code. The same line again only counts up."""
+    """A collector or monitor saw a code. The same line again only counts up."""
     job = _named_job(row) if row.job_name else _job_on(row.node)
-    epoch = _epoch_of(row, job)
     body = row.body
-    evidence, count = body.get("evidence") or "", body.get("count") or 1
-    where: dict[str, Any] = {"job": job, "epoch": epoch, "rank": body.get("rank"), "evidence": evidence, "count": count}
+    where: dict[str, Any] = {
+        "job": job,
+        "epoch": _epoch_of(row, job),
+        "rank": body.get("rank"),
+        "evidence": body.get("evidence") or "",
+        "count": row.count,
+        "fields": body.get("fields") or {},
+        "source": body.get("source") or "",
+    }
     if not duplicates.counted_up(row.node, body["code"], **where, now=row.received_at):
         incidents.note(row.node, body["code"], **where, report=row)
     return _judged(job, row.node)
@@ -244,10 +250,13 @@ def _first_step(row: Report) -> list[FollowUp]:
         "plan_version": body.get("plan_version") or 0,
     }
     if rank.epoch != row.epoch or (rank.step or 0) < body["step"]:
-        fields |= {"epoch": row.epoch, "step": body["step"], "progress_at": row.received_at}
+        at = row.received_at
+        fields |= {"epoch": row.epoch, "step": body["step"], "progress_at": at, "moved_at": at}
     if rank.epoch != row.epoch or rank.state not in (Rank.State.EXITED, Rank.State.FAILED):
         fields["state"] = Rank.State.RUNNING
     Rank.objects.filter(pk=rank.pk).update(**fields)
+    if body.get("skips_read"):
+        launch.note_skips_read(job, rank)
     standing = core.open_failover(job)
     return [("recover", standing.pk)] if standing else [("drive", job.pk)]
 

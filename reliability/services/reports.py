@@ -1,20 +1,23 @@
 """What did the nodes report, is it kept, and what does each report mean?
 
 `accept` keeps reports before they are answered: (node, incarnation, seq) once. `process_new` gives each its meaning,
-in the order of arrival. A report that cannot be used is refused with the reason and never blocks those behind it.
+in the order of arrival; when more wait than it reads at once, each node gets the same share. A report that cannot be
+used is refused with the reason and never blocks those behind it.
 """
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from django.db import InterfaceError, OperationalError, transaction
+from django.db.models import Min
 
 from reliability.domain.reports import Item
 from reliability.errors import InvalidInput, ReliabilityError, StaleEpoch
 from reliability.models import Job, Node, Report
-from reliability.services import clock, dispatch, turns
+from reliability.services import clock, dispatch, flood, turns
 from reliability.services.reading import READERS, FollowUp, follow_up
 
 CHUNK = 100
@@ -23,6 +26,8 @@ EPOCH_FREE = frozenset({"order_result", "order_refused", "snapshot_removed"})
 WAITING = "reports-waiting"
 ASK_AGAIN_S = 2.0
 """A message that was lost is sent again after so long; each round of reconciliation reads reports too."""
+READING_S = 10.0
+"""A reading goes on for so long at most, then the next message does: other work of the controller gets its turn."""
 
 log = logging.getLogger(__name__)
 
@@ -34,20 +39,30 @@ def accept(node: Node, *, incarnation: str, items: Sequence[Item], now: datetime
     with transaction.atomic():
         known = _known(node, incarnation, items)
         epochs = dict(Job.objects.filter(name__in={item.job for item in items}).values_list("name", "epoch"))
-        results, rows = [], []
+        results, rows, gathered = [], [], flood.Gathered(node, now)
         for item in items:
             place = (item.incarnation or incarnation, item.seq)
             if place in known:
                 results.append({"seq": item.seq, "status": "duplicate", "code": "", "message": "", "hint": ""})
                 continue
-            known.add(place)
             refusal = _refusal(item, epochs)
-            rows.append(_row(node, place[0], item, refusal, now))
+            row = _row(node, place[0], item, refusal, now)
+            if not gathered.take(row):
+                results.append({"seq": item.seq, "status": "later", "code": "", "message": "", "hint": flood.LATER})
+                continue
+            known.add(place)
+            rows.append(row)
             results.append(_result(item, refusal))
-        Report.objects.bulk_create(rows)
-        if any(row.state == Report.State.NEW for row in rows):
-            transaction.on_commit(_ask_for_reading, robust=True)
+        keep(rows, gathered)
     return results
+
+
+def keep(rows: Sequence[Report], gathered: flood.Gathered) -> None:
+    """Write reports that were taken, and have them read soon. Inside a transaction."""
+    gathered.count_up()
+    Report.objects.bulk_create(rows)
+    if any(row.state == Report.State.NEW for row in rows):
+        transaction.on_commit(_ask_for_reading, robust=True)
 
 
 def _ask_for_reading() -> None:
@@ -106,6 +121,7 @@ def _row(node: Node, incarnation: str, item: Item, refusal: ReliabilityError | N
         job_name=item.job,
         epoch=item.epoch,
         body=dict(item.body),
+        count=item.body.get("count") or 1,
         agent_at=item.at,
         received_at=now,
         state=Report.State.REFUSED if refusal else Report.State.NEW,
@@ -125,20 +141,38 @@ def _result(item: Item, refusal: ReliabilityError | None) -> dict[str, Any]:
     }
 
 
-def process_new() -> int:
-    """Give every new report its meaning and do what follows from it. Returns how many were read."""
+def process_new(limit_s: float = READING_S) -> int:
+    """Give every new report its meaning and do what follows from it. Returns how many were read.
+
+    Ends after about `limit_s` seconds with the rest left; then a message asks for the next reading.
+    """
     turns.give_back(WAITING)  # before the first look: who keeps a report from now on asks anew
-    total = 0
-    while True:
-        ids = list(Report.objects.filter(state=Report.State.NEW).order_by("id").values_list("pk", flat=True)[:CHUNK])
-        if not ids:
-            return total
+    total, until = 0, time.monotonic() + limit_s
+    while ids := _next():
         following: dict[FollowUp, None] = {}
         for pk in ids:
             following.update(dict.fromkeys(_process(pk)))
         for each in following:
             follow_up(each)
         total += len(ids)
+        if time.monotonic() >= until:
+            _ask_for_reading()
+            break
+    return total
+
+
+def _next() -> list[int]:
+    """Return which reports are read next, in the order of arrival: all that wait, or of each node the same share."""
+    waiting = Report.objects.filter(state=Report.State.NEW)
+    ids = list(waiting.order_by("id").values_list("pk", flat=True)[: CHUNK + 1])
+    if len(ids) <= CHUNK:
+        return ids
+    senders = waiting.values("node_id").annotate(first=Min("id")).order_by("first").values_list("node_id", flat=True)
+    nodes = list(senders[:CHUNK])
+    share = max(1, CHUNK // max(1, len(nodes)))
+    return sorted(
+        pk for node in nodes for pk in waiting.filter(node=node).order_by("id").values_list("pk", flat=True)[:share]
+    )
 
 
 def _process(pk: int) -> list[FollowUp]:
