@@ -121,7 +121,19 @@ class JobFolder:
 
     def progress(self, rank: int) -> progress.Progress | None:
         """Return how far a rank is."""
-        return progress.read(self.root / "run" / f"progress-{rank}")
+        return progress.read(self.progress_path(rank))
+
+    def progress_path(self, rank: int) -> Path:
+        """Where a rank keeps its progress."""
+        return self.root / "run" / f"progress-{rank}"
+
+    def log_path(self, epoch: int, rank: int) -> Path:
+        """Where the output of a rank lies."""
+        return self.root / "log" / f"{epoch}-{rank}.log"
+
+    def skips_asked(self, rank: int) -> dict[str, Any] | None:
+        """Return what a rank left when it asked which batches to skip: {epoch, steps}."""
+        return self._content(self.root / "run" / f"skips-{rank}")
 
     def _matches(self, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
         for name in self._names():
@@ -135,8 +147,12 @@ class JobFolder:
             return []
 
     def _read(self, name: str) -> dict[str, Any] | None:
+        return self._content(self.root / "ctl" / name)
+
+    @staticmethod
+    def _content(path: Path) -> dict[str, Any] | None:
         try:
-            content = json.loads(opening.small(self.root / "ctl" / name, LIMIT_BYTES))
+            content = json.loads(opening.small(path, LIMIT_BYTES))
         except (OSError, ValueError, RecursionError):
             return None
         return content if isinstance(content, dict) else None

@@ -10,11 +10,13 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from reliability.agent import heads, sealing
+from reliability.agent import heads, rankprocess, sealing, watched
 from reliability.agent.clock import steady
 from reliability.agent.folder import JobFolder
 from reliability.agent.jobrecord import JobRecord
+from reliability.agent.movement import Movement
 from reliability.agent.progress import Progress
+from reliability.agent.watched import Watched
 from reliability.errors import CopyMissing, TierError
 from reliability.tiers import records, shards
 from reliability.tiers.records import RecordUnusable
@@ -24,6 +26,8 @@ log = logging.getLogger("stepkeeper.agent")
 
 UNKNOWN_EXIT = 255
 TAIL_CHARACTERS = 8000
+STILL_S = 3.0
+"""Of a rank that stands still for longer it is looked in which state its process is."""
 
 Report = Callable[[str, Mapping[str, Any]], None]
 
@@ -36,6 +40,7 @@ class RankFiles:
         self._record = record
         self._report = report
         self._steps: dict[int, tuple[int, float]] = {}
+        self._movement = Movement()
         self._commits: set[str] = set()
         self._changed = False
         self._too_large_in = 0
@@ -44,6 +49,7 @@ class RankFiles:
     def begin(self) -> None:
         """Forget the steps of an older attempt: a new one starts now."""
         self._steps.clear()
+        self._movement.begin()
         self.stepped = False
         self.last_step_at = steady()
 
@@ -70,6 +76,11 @@ class RankFiles:
         found = self._folder.progress(rank)
         return found if found and found.epoch == self._record.started_epoch else None
 
+    def watched(self, rank: int) -> Watched | None:
+        """Return what a rank tells beyond its step in the started attempt; None from an older client."""
+        found = watched.read(self._folder.progress_path(rank))
+        return found if found and found.epoch == self._record.started_epoch else None
+
     def last_step(self, rank: int) -> int | None:
         """Return the last step a rank finished in the started attempt, or None."""
         found = self.progress(rank)
@@ -89,7 +100,9 @@ class RankFiles:
         reading = self.progress(rank)
         since = self._steps.get(rank, (0, self.last_step_at))[1]
         known = reading is not None and reading.step > reading.restored_step
-        phase = "ended" if ended else "training" if known else "starting"
+        more = self.watched(rank)
+        own = (more.phase if more else "") or ("training" if known else "starting")
+        phase = "ended" if ended else own
         return {
             "rank": rank,
             "step": reading.step if reading and known else None,
@@ -98,10 +111,24 @@ class RankFiles:
             "phase": phase,
             "progress_age_s": round(steady() - since, 3),
             "plan_version": reading.plan_version if reading else 0,
+            "watch": {} if ended else self._watch(rank, more),
+        }
+
+    def _watch(self, rank: int, more: Watched | None) -> dict[str, Any]:
+        """Return what else is told of a rank that has not ended; the state of its process once it stands still."""
+        still_s = self._movement.still_s(rank)
+        alive = self._folder.root / "run" / f"alive-{rank}"
+        return {
+            **(more.told() if more else {}),
+            "moved_age_s": round(still_s, 3),
+            "state": rankprocess.state_of(alive) if still_s > STILL_S else "",
+            "output_age_s": self._movement.quiet_s(rank),
+            "output_longest_s": self._movement.longest_quiet_s(rank),
         }
 
     def _look_at_progress(self, rank: int) -> None:
         reading = self.progress(rank)
+        self._movement.look(rank, reading, self.watched(rank), self._folder.log_path(self._record.epoch, rank))
         if reading is None or reading.step <= reading.restored_step:
             return
         if self._steps.get(rank, (None, 0.0))[0] != reading.step:
@@ -111,7 +138,8 @@ class RankFiles:
         if rank in self._record.first_steps_reported:
             return
         first = {"rank": rank, "step": reading.step, "restored_step": reading.restored_step}
-        self._report("first_step", {**first, "plan_version": reading.plan_version})
+        asked = (self._folder.skips_asked(rank) or {}).get("epoch") == self._record.started_epoch
+        self._report("first_step", {**first, "plan_version": reading.plan_version, "skips_read": asked})
         self._record.first_steps_reported.append(rank)
         self._changed = True
 

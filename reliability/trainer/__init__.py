@@ -3,8 +3,11 @@
 Self-contained: standard library only. It is imported as `stepkeeper` from its own wheel.
 """
 
-from .client import GuardedRun, Run, attach
+from .client import GuardedRun, attach
 from .errors import ConfigurationError, CorruptSnapshot, StateMismatch, TrainerError, UnsupportedState
+from .marks import collective, phase, role
+from .run import Run
+from .skips import skipped_steps
 
 __version__ = "0.1.0"
 
@@ -17,4 +20,8 @@ __all__ = [
     "TrainerError",
     "UnsupportedState",
     "attach",
+    "collective",
+    "phase",
+    "role",
+    "skipped_steps",
 ]

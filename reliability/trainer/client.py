@@ -13,105 +13,29 @@ a `Run` that registers and does nothing else.
 """
 
 import atexit
+import contextlib
 import math
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+from . import marks
 from .environment import number
 from .errors import ConfigurationError, CorruptSnapshot, describe
 from .folder import JobFolder, Shard
 from .hints import Hints
-from .parts import SHARDED
-from .progress import Progress, ProgressRecord, StepClock
 from .reading import load
+from .run import Run
 from .schedule import Schedule
 from .snapshots import MemoryTier, saving_from
-from .states import States
+from .telling import SNAPSHOT_LIMIT_S, Teller, check_phase
 
 RESTORE_FAILED = 86
 LAST_SAVE_LIMIT_S = 60.0
 MODES = ("auto", "sync", "lazy")
-
-
-class Run:
-    """One rank of a training run that nobody guards. Registers states and does nothing with them.
-
-    rank, local_rank, world_size, epoch: what the environment says; 0, 0, 1, 0 without a launcher.
-    """
-
-    guarded = False
-
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        self.rank = number(environment, "RANK", 0)
-        self.local_rank = number(environment, "LOCAL_RANK", 0)
-        self.world_size = number(environment, "WORLD_SIZE", 1)
-        self.epoch = number(environment, "STEPKEEPER_EPOCH", 0)
-        self.job = environment.get("STEPKEEPER_JOB", "")
-        self._states = States()
-        self._step = 0
-
-    def register(
-        self,
-        name: str,
-        state: Any = None,
-        *,
-        get: Callable[[], Any] | None = None,
-        set: Callable[[Any], object] | None = None,
-        early: bool = False,
-        part: str = SHARDED,
-        group: str = "",
-    ) -> None:
-        """Make a state part of every snapshot.
-
-        Either `state` has `state_dict()` and `load_state_dict(...)`, or `get` returns what to keep and `set` takes
-        it back. `early`: it changes before the next update (an average of weights, running statistics), so a save
-        beside training copies it at once. The buffers of a torch module are taken for such by themselves.
-        `part`: "replicated" when all ranks (of the group named, where there are several) hold the same bits, "local"
-        for what is small and the rank's own, as random generators and the position in the data; "sharded" otherwise.
-        A job whose states are all replicated or local loses no step with a node, however far storage lags behind.
-        Raises ConfigurationError for anything else and for a name that is taken.
-        """
-        self._states.add(name, state, get=get, put=set, early=early, part=part, group=group)
-
-    def before_update(self) -> None:
-        """Say that the registered states are about to change: returns when no save reads them any more.
-
-        A registered torch optimizer says so itself. A loop that calls this before each update lets saves run beside
-        forward and backward passes; without it training stands still for the copy.
-        """
-
-    def close(self) -> None:
-        """Wait for a save that is under way and take no more. A program that ends does so by itself."""
-
-    def restore(self) -> int:
-        """Load all registered states from the snapshot this attempt starts from.
-
-        Returns the number of finished steps to go on from, 0 when there is no snapshot.
-        """
-        return 0
-
-    def due(self, step: int) -> bool:
-        """Return whether a snapshot follows `step`: for programs that write it themselves."""
-        return False
-
-    def resumed(self) -> None:
-        """Say that training goes on: the time since the last step, in which it saved, is no part of the next."""
-
-    def step(self, step: int, *, loss: Any = None) -> None:
-        """Tell that `step` steps are finished; `loss` is anything `float` takes. Takes a snapshot when one is due.
-
-        Raises ConfigurationError when `step` does not rise.
-        """
-        if step <= self._step:
-            raise ConfigurationError(
-                f"run.step({step}) after run.step({self._step}): the number of finished steps must rise",
-                hint="Count from run.restore() + 1 over the whole training, not anew in each pass over the data.",
-            )
-        self._step = step
 
 
 class GuardedRun(Run):
@@ -130,13 +54,12 @@ class GuardedRun(Run):
         self._begins_at = number(environment, "STEPKEEPER_RESTORE_STEP", 0)
         self._hints = Hints(self._folder.agent_socket)
         self._schedule = Schedule(self._folder.period)
-        self._clock = StepClock()
         self._first_step_told = False
         self._mode = environment.get("STEPKEEPER_SAVE_MODE") or "auto"
         self._updates = 0
         self._told_by_program = self._mode == "lazy"
         self._check()
-        self._record = self._progress_record()
+        self._telling = Teller(self._folder.progress(self.rank), epoch=self.epoch, said=self._say)
         try:
             saving = saving_from(environment)
         except ValueError as error:
@@ -162,12 +85,19 @@ class GuardedRun(Run):
         except OSError as error:
             self._say(f"the job's folder is not usable, training goes on without snapshots: {error}")
 
-    def _progress_record(self) -> ProgressRecord | None:
-        try:
-            return ProgressRecord(self._folder.progress(self.rank))
-        except OSError as error:
-            self._say(f"progress cannot be reported, training goes on: {error}")
-            return None
+    def phase(self, name: str, *, limit_s: float) -> contextlib.AbstractContextManager[None]:
+        """Announce what may take longer than a step; see `Run.phase`."""
+        check_phase(name, limit_s)
+        return self._telling.phase(name, limit_s)
+
+    def collective(self) -> contextlib.AbstractContextManager[None]:
+        """Mark where this rank waits for others; see `Run.collective`."""
+        return self._telling.collective()
+
+    def role(self, name: str) -> None:
+        """Say what this rank is for; see `Run.role`."""
+        super().role(name)
+        self._telling.role(name)
 
     def register(self, name: str, state: Any = None, **how: Any) -> None:
         """Make a state part of every snapshot; see `Run.register`."""
@@ -197,7 +127,7 @@ class GuardedRun(Run):
         if self._saves_itself:
             self._step = self.restored_step = self._begins_at
             self._publish(math.nan)
-            self._clock.resume(time.monotonic())
+            self._telling.clock.resume(time.monotonic())
             return self.restored_step
         try:
             self._tier.sweep()
@@ -205,7 +135,7 @@ class GuardedRun(Run):
             self._say(f"leftovers of an earlier attempt stay in the memory tier: {error}")
         self._reserve()
         self._publish(math.nan)
-        self._clock.resume(time.monotonic())
+        self._telling.clock.resume(time.monotonic())
         return self.restored_step
 
     def close(self) -> None:
@@ -244,12 +174,12 @@ class GuardedRun(Run):
 
     def _settle(self) -> None:
         """Wait for a save beside training; the wait is no part of a step. A failure is reported and stops nothing."""
-        began = time.monotonic()
-        try:
-            self._tier.settle()
-        except Exception as error:
-            self._report_problem(self._step, error)
-        self._clock.leave_out(time.monotonic() - began)
+        saving = self._telling.phase("snapshot", SNAPSHOT_LIMIT_S) if self._tier.busy else contextlib.nullcontext()
+        with saving:
+            try:
+                self._tier.settle()
+            except Exception as error:
+                self._report_problem(self._step, error)
 
     def due(self, step: int) -> bool:
         """Return whether a snapshot follows `step`, by the plan as it is now: for programs that write it themselves."""
@@ -257,7 +187,7 @@ class GuardedRun(Run):
 
     def resumed(self) -> None:
         """Say that training goes on; see `Run.resumed`."""
-        self._clock.resume(time.monotonic())
+        self._telling.clock.resume(time.monotonic())
 
     def step(self, step: int, *, loss: Any = None) -> None:
         """Report that `step` steps are finished, and take a snapshot when one is due after it.
@@ -265,9 +195,10 @@ class GuardedRun(Run):
         A save that fails is reported and never stops training. Raises ConfigurationError when `step` does not rise.
         """
         super().step(step, loss=loss)
-        self._clock.tick(time.monotonic())
+        known = None if loss is None else float(loss)
+        self._telling.step(step, known)
         due = self._schedule.due(step) and not self._saves_itself
-        self._publish(math.nan if loss is None else float(loss))
+        self._publish(math.nan if known is None else known)
         if not self._first_step_told:
             self._first_step_told = True
             self._hints.send(
@@ -281,25 +212,16 @@ class GuardedRun(Run):
             if not (due or self._saves_itself):
                 self._settle()
                 self._reserve()  # an optimizer has its state only after its first step
-                self._clock.resume(time.monotonic())
+                self._telling.clock.resume(time.monotonic())
         if due:
-            self._save(step)
-            self._clock.resume(time.monotonic())
+            with self._telling.phase("snapshot", SNAPSHOT_LIMIT_S):
+                self._save(step)
+            self._telling.clock.resume(time.monotonic())
         self._updates = 0
 
     def _publish(self, loss: float) -> None:
-        if self._record is None:
-            return
-        self._record.write(
-            Progress(
-                epoch=self.epoch,
-                step=self._step,
-                loss=loss,
-                wall=time.time(),
-                step_s=self._clock.step_s,
-                restored_step=self.restored_step,
-                plan_version=self._schedule.version,
-            )
+        self._telling.publish(
+            step=self._step, loss=loss, restored_step=self.restored_step, plan_version=self._schedule.version
         )
 
     def _save(self, step: int) -> None:
@@ -347,4 +269,4 @@ def attach(environment: Mapping[str, str] | None = None) -> Run:
     Raises ConfigurationError when the environment is contradictory.
     """
     environment = os.environ if environment is None else environment
-    return GuardedRun(environment) if environment.get("STEPKEEPER_DIR") else Run(environment)
+    return marks.keep(GuardedRun(environment) if environment.get("STEPKEEPER_DIR") else Run(environment))

@@ -2,7 +2,7 @@
 
 A 64-byte file is mapped into memory. Whoever reads it takes it twice: `seq` is odd while the record changes, and
 a reader that saw the same even `seq` before and after has a whole record. Each attempt makes a new file, so an
-older attempt that still hangs about writes into a file nobody reads.
+older attempt that still hangs about writes into a file nobody reads. Behind it lies what watching.py tells.
 """
 
 import math
@@ -12,6 +12,8 @@ import struct
 import time
 from dataclasses import dataclass
 from pathlib import Path
+
+from .watching import AT, SIZE, WatchRecord
 
 _RECORD = struct.Struct("<QqqdddqQ")
 _SEQ = struct.Struct("<Q")
@@ -23,8 +25,8 @@ _READ_ATTEMPTS = 200
 class Progress:
     """What a rank last reported. `loss` is NaN when unknown; `wall` is a Unix time; `step_s` is seconds a step.
 
-    `step_s` is without the rank's own saves (StepClock.resume and leave_out). It does hold what a rank waits in its
-    next step for others that save longer.
+    `step_s` is without the rank's own saves and announced phases. It does hold what a rank waits in its next step for
+    others that save longer.
     """
 
     epoch: int
@@ -43,10 +45,11 @@ class ProgressRecord:
         """Make the file anew. Raises OSError; the room is taken here, so that a later write cannot fail."""
         fresh = path.with_name(f"{path.name}.{os.getpid()}.part")
         with fresh.open("w+b", buffering=0) as file:
-            file.write(bytes(_RECORD.size))
-            self._map = mmap.mmap(file.fileno(), _RECORD.size)
+            file.write(bytes(AT + SIZE))
+            self._map = mmap.mmap(file.fileno(), AT + SIZE)
         fresh.replace(path)
         self._seq = 0
+        self.watched = WatchRecord(self._map)
 
     def write(self, progress: Progress) -> None:
         """Publish a record. The odd `seq` differs from the even one before it in its lowest byte only."""
@@ -106,17 +109,18 @@ class StepClock:
         self._since: float | None = None
         self.step_s = math.nan
 
-    def tick(self, now: float) -> None:
-        """Count one finished step at the monotonic time `now`."""
-        if self._since is not None:
-            took = now - self._since
+    def tick(self, now: float) -> float | None:
+        """Count one finished step at the monotonic time `now`; return how long it took, None where that is unknown."""
+        took = None if self._since is None else max(0.0, now - self._since)
+        if took is not None:
             self.step_s = took if math.isnan(self.step_s) else 0.8 * self.step_s + 0.2 * took
         self._since = now
+        return took
 
-    def leave_out(self, waited_s: float) -> None:
-        """Leave out what the step under way waited for a save beside it."""
+    def leave_out_since(self, began: float, now: float) -> None:
+        """Leave out what of the step under way lies between two monotonic times: a phase of its own."""
         if self._since is not None:
-            self._since += waited_s
+            self._since += max(0.0, now - max(began, self._since))
 
     def resume(self, now: float) -> None:
         """Leave out the time since the last tick: a save is no part of a step."""

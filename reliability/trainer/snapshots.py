@@ -148,6 +148,11 @@ class MemoryTier:
             self._abandon()
             raise
 
+    @property
+    def busy(self) -> bool:
+        """Whether a state is being copied beside training."""
+        return self._copying.busy
+
     def settle(self, limit_s: float | None = None) -> bool:
         """Wait until nothing of the state is being copied any more; return whether that is so.
 

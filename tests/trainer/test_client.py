@@ -128,7 +128,7 @@ def test_the_stall_counts_from_gathering_the_state_on_and_holds_what_follows_the
     assert 0.05 <= first["stall_s"] < 0.5
     assert second["stall_s"] >= 0.55  # with the clearing away after the first, which its own record could not know
     assert before <= first["taken_at"] < before + 0.5
-    assert run._clock.step_s < 0.5
+    assert run._telling.clock.step_s < 0.5
 
 
 def test_snapshots_are_taken_when_due_and_the_newest_two_are_kept(folder: Path):

