@@ -52,6 +52,8 @@ def order_of(
         "STEPKEEPER_JOB": job,
         "STEPKEEPER_EPOCH": str(epoch),
     }
+    if plan.skip_steps:
+        shared["STEPKEEPER_SKIP_STEPS"] = ",".join(map(str, plan.skip_steps))
     ranks = []
     for place in plan.ranks:
         env = {**shared, "RANK": str(place.rank), "LOCAL_RANK": str(place.local_rank)}

@@ -60,6 +60,7 @@ class StartPlan:
     lease_rule: LeaseRule
     storage_dir: str
     job_key: str
+    skip_steps: Sequence[int] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +168,13 @@ def start(payload: Mapping[str, Any]) -> StartPlan:
         lease_rule=LeaseRule(fields.choice("lease_rule", tuple(LeaseRule), LeaseRule.STOP_WHEN_STUCK)),
         storage_dir=fields.text("storage_dir", ""),
         job_key=fields.text("job_key", ""),
+        skip_steps=_skip_steps(fields),
     )
+
+
+def _skip_steps(fields: Fields) -> tuple[int, ...]:
+    told = fields.sequence("skip_steps", ())
+    return tuple(Fields({"step": step}, "payload.skip_steps").integer("step") for step in told)
 
 
 def _nodes(fields: Fields) -> int:

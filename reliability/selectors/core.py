@@ -94,6 +94,11 @@ def all_finished(job: Job) -> bool:
     return not Rank.objects.filter(job=job).exclude(state=Rank.State.EXITED, epoch=job.epoch).exists()
 
 
+def any_failed(job: Job) -> bool:
+    """Return whether a rank of the present attempt has ended badly."""
+    return Rank.objects.filter(job=job, epoch=job.epoch, state=Rank.State.FAILED).exists()
+
+
 def all_step_on(job: Job, *, since: datetime) -> bool:
     """Return whether every rank of the present attempt has made a step since an instant, or has ended well.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from reliability.domain import fields as f
-from reliability.domain import program_folders
+from reliability.domain import class_actions, program_folders
 from reliability.domain.faults import Action
 from reliability.domain.fields import Reader
 from reliability.domain.planner.steps import MOST_STEPS
@@ -96,6 +96,7 @@ FIELDS: Mapping[str, _Field] = {
     "unknown_action": _Field(
         f.one_of(Action.HOLD, Action.RESTART_IN_PLACE, Action.FAILOVER), Action.RESTART_IN_PLACE.value
     ),
+    "class_actions": _Field(class_actions.read, {}),
     "lease_rule": _Field(f.one_of(*LeaseRule), LeaseRule.STOP_WHEN_STUCK.value),
     "restart_budget": _Field(f.integer(most=10_000), 5),
     "warn_full_within_s": _Field(f.nullable(f.number(least=0, most=31_536_000)), None),

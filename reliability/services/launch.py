@@ -10,7 +10,7 @@ from typing import Any
 
 from reliability import conf
 from reliability.domain.orders import OrderKind
-from reliability.models import Failover, Job, Node, OrderRecord, Rank, Slot
+from reliability.models import Epoch, Failover, Job, Node, OrderRecord, Rank, Slot
 from reliability.selectors import core
 from reliability.services import orders
 
@@ -97,7 +97,22 @@ def start_payload(slot: Slot, *, job: Job, epoch: int, restore: Mapping[str, int
         "lease_rule": job.lease_rule,
         "storage_dir": job.storage_dir,
         "job_key": key_of(job),
+        "skip_steps": _skip_steps(job, epoch),
     }
+
+
+def _skip_steps(job: Job, epoch: int) -> list[int]:
+    """Return what the attempt's row says that all ranks leave out: the same for every node of it."""
+    told = Epoch.objects.filter(job=job, number=epoch).values_list("skip_steps", flat=True).first()
+    return list(told or ())
+
+
+def note_skips_read(job: Job, rank: Rank) -> None:
+    """Keep that a rank of the present attempt asked which batches to skip."""
+    row = Epoch.objects.select_for_update().filter(job=job, number=job.epoch).first()
+    if row is not None and rank.rank not in row.skip_read_by:
+        row.skip_read_by = sorted([*row.skip_read_by, rank.rank])
+        row.save(update_fields=["skip_read_by"])
 
 
 def key_of(job: Job) -> str:

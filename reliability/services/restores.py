@@ -16,7 +16,7 @@ from reliability.domain.restore import RestorePoint
 from reliability.domain.snapshots import Copy, SnapshotId, Tier
 from reliability.errors import NoRestorePoint
 from reliability.models import Epoch, Failover, Job, Node, OrderRecord, Slot
-from reliability.selectors import core, ledger
+from reliability.selectors import attempts, core, ledger
 from reliability.services import launch, orders, parts, peers, snapshots
 from reliability.services.peers import Served
 from reliability.tiers.shards import Shard
@@ -69,6 +69,8 @@ def open_epoch(job: Job, number: int, *, snapshot: SnapshotId | None, reason: st
         "restored_epoch": snapshot.epoch if snapshot else None,
         "restored_step": snapshot.step if snapshot else None,
     }
+    if not Epoch.objects.filter(job=job, number=number).exists():
+        values["skip_steps"] = attempts.skipped_steps(job)  # chosen once: every node of the attempt is told the same
     Epoch.objects.update_or_create(
         job=job, number=number, defaults=values, create_defaults={**values, "started_at": now}
     )

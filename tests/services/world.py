@@ -29,6 +29,7 @@ class Agent:
         self.alive = True
         self.beating = True
         self.stepping = True
+        self.asks_skips = False  # its program asks which batches to skip
         self.stepless = False  # its program is a plain one, which tells nothing of steps
         self.replies: dict[str, Callable[[envelopes.Order], Reply | None]] = {}
         self.done: dict[str, Reply] = {}
@@ -36,6 +37,7 @@ class Agent:
         self.period: tuple[int, tuple[PlanEntry, ...]] = (0, ())  # what lies in the job's folder
         self.read: tuple[int, tuple[PlanEntry, ...]] = (0, ())  # what its ranks read at the end of their last step
         self.saved_after: list[int] = []
+        self.told: dict[int, Reply] = {}  # what else heartbeats tell of a rank
         self.job, self.epoch = "", 0
         self.bandwidth = 100e6
         self.digest = "right"
@@ -79,9 +81,15 @@ class Agent:
             "epoch": self.epoch,
             "container": "running",
             "ranks": [
-                {"rank": rank}
+                {"rank": rank, **self.told.get(rank, {})}
                 if self.stepless
-                else {"rank": rank, "step": step, "step_s": self.world.step_s, "plan_version": self.read[0]}
+                else {
+                    "rank": rank,
+                    "step": step,
+                    "step_s": self.world.step_s,
+                    "plan_version": self.read[0],
+                    **self.told.get(rank, {}),
+                }
                 for rank, step in self.ranks.items()
             ],
         }
@@ -174,7 +182,7 @@ class Agent:
             self.ranks[rank] += 1
             body = {"rank": rank, "step": self.ranks[rank], "restored_step": restored["step"] if restored else None}
             self.read = self.period
-            self.report("first_step", {**body, "plan_version": self.read[0]})
+            self.report("first_step", {**body, "plan_version": self.read[0], "skips_read": self.asks_skips})
 
     def _peer_serve(self, order: envelopes.Order) -> Reply:
         return {"status": "done", "result": {"port": 24600}}

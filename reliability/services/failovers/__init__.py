@@ -74,6 +74,7 @@ def propose(incident: Incident) -> Failover | None:
         if decision.verdict is Verdict.USED_UP and not budget.asks_a_person(failover):
             move(failover, Outcome(Event.GAVE_UP, {"reason": decision.reason}))
         else:
+            budget.show(failover, decision)
             dispatch.task("controller.advance", failover.pk)
     return failover
 

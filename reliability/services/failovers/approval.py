@@ -1,12 +1,13 @@
 """AWAITING_APPROVAL: is there still something to decide, and has it been decided?"""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
+from reliability import conf
 from reliability.domain.failover import Event, Kind
-from reliability.domain.health import NodeHealth
-from reliability.domain.policy import Approval
+from reliability.domain.health import SERVING
+from reliability.domain.modes import Mode
 from reliability.models import Failover, Job, Node
-from reliability.selectors import core
+from reliability.selectors import core, precision
 from reliability.services import dispatch, launch, validations
 from reliability.services.failovers import proposals
 from reliability.services.failovers.moves import Outcome
@@ -25,13 +26,23 @@ def awaiting(failover: Failover, now: datetime) -> Outcome | None:
         )
     if recovered_by_itself(failover):
         return Outcome(Event.CANCELLED, {"reason": "The node is heard again and training goes on.", "recovered": True})
-    if failover.kind == Kind.RESTART_IN_PLACE or job.approval == Approval.AUTOMATIC:
+    if precision.mode_of(failover.incident, job, kind=Kind(failover.kind)) is Mode.AUTOMATIC:
         why = (
             "A restart in place needs no approval." if failover.kind == Kind.RESTART_IN_PLACE else "Policy: automatic."
         )
         return Outcome(Event.APPROVED, {"reason": why}, actor=POLICY)
+    if failover.expires_at is None:
+        _ask(failover, now)
     _get_ready(failover)
     return None
+
+
+def _ask(failover: Failover, now: datetime) -> None:
+    """It was to be automatic when it was opened and is not any more: from now on it waits for a person."""
+    failover.expires_at = now + timedelta(seconds=conf.cluster_policy().approval_ttl_s)
+    failover.save(update_fields=["expires_at"])
+    Job.objects.filter(pk=failover.job_id).exclude(state__in=Job.TERMINAL).update(state=Job.State.WAITING)
+    dispatch.changed("overview", f"job:{failover.job_id}", f"failover:{failover.pk}")
 
 
 def recovered_by_itself(failover: Failover) -> bool:
@@ -42,7 +53,7 @@ def recovered_by_itself(failover: Failover) -> bool:
     if incident.findings.exclude(action="observe").exclude(code="node-lost").exists():
         return False
     node = Node.objects.get(pk=incident.node.pk)
-    if node.health != NodeHealth.HEALTHY:
+    if node.health not in SERVING:
         return False
     return core.all_step_on(failover.job, since=failover.created_at)
 

@@ -1,47 +1,75 @@
-"""How often may a job be restarted without having got anywhere?
+"""What may a job still spend on being started again after its last end?
 
-Counted from the failovers in the database, so that a restart of the controller changes nothing. A recovery counts
-until a complete snapshot newer than the one at that recovery proves progress. Hardware faults and drills are not the
-program's doing and do not count.
+The rules are in domain/budget.py. The ends are rows of the database, so that a restart of the controller changes
+nothing. Lost nodes and drills are not the program's doing and do not count.
 """
 
-from reliability.domain.failover import Event
-from reliability.domain.faults import FaultClass
-from reliability.models import Drill, Failover, Incident, Job
-from reliability.selectors import core
+from datetime import datetime, timedelta
+
+from reliability.domain import budget
+from reliability.domain.budget import Decision, Verdict
+from reliability.domain.failover import Kind
+from reliability.domain.policy import Approval
+from reliability.domain.snapshots import SnapshotId
+from reliability.models import AttemptEnd, Failover, Incident, Job
+from reliability.selectors import attempts, core
+from reliability.services import snapshots
+from reliability.services.failovers import endings, fitness
+
+NONE_LEFT = (Verdict.USED_UP, Verdict.NO_PROGRESS)
 
 
-def spent(job: Job) -> list[Failover]:
-    """Return the recoveries without progress since, newest first."""
-    newest = core.newest_complete_step(job)
-    rows = Failover.objects.filter(job=job, events__event=Event.APPROVED).select_related("incident").order_by("-id")
-    if job.start_asked_at is not None:
-        rows = rows.filter(created_at__gte=job.start_asked_at)  # a person who starts it again gives it a new budget
-    counted = []
-    for failover in rows.distinct():
-        if newest is not None and (failover.progress_step is None or failover.progress_step < newest):
-            break
-        if failover.incident.fault_class != FaultClass.HARDWARE and not _drilled(failover):
-            counted.append(failover)
-    return counted
+def decide(job: Job, end: AttemptEnd) -> Decision:
+    """Return what follows an end of this job."""
+    ended = attempts.ended(job, through=end.number)
+    if not ended:
+        ended = [attempts.attempt(end)]
+    return budget.decide(ended, attempts.allowance(job), older=_older(job, end))
 
 
-def _drilled(failover: Failover) -> bool:
-    return Drill.objects.filter(failover=failover).exists()
+def _older(job: Job, end: AttemptEnd) -> bool:
+    """Return whether a snapshot is left that is older than the one the attempt began from."""
+    if end.start_step is None:
+        return False
+    return any(each.step < end.start_step for each in core.complete_snapshots(job))
 
 
-def exhausted(job: Job, incident: Incident) -> str:
-    """Return the sentence that ends the job when its budget is used up, '' while it is not."""
-    if incident.fault_class == FaultClass.HARDWARE:
+def after(job: Job, incident: Incident) -> tuple[Decision, AttemptEnd]:
+    """Keep how the present attempt ended and return what follows; a snapshot that is doubted is distrusted."""
+    end = endings.of_incident(job, incident, kind=fitness.kind_for(incident, job))
+    decision = decide(job, end)
+    if decision.verdict is Verdict.OLDER_SNAPSHOT:
+        distrust(job, end, decision.reason)
+    return decision, end
+
+
+def distrust(job: Job, end: AttemptEnd, reason: str) -> None:
+    """Restore the snapshot that an attempt began from never again."""
+    if end.start_epoch is not None and end.start_step is not None:
+        snapshots.distrust(job, SnapshotId(end.start_epoch, end.start_step), reason=reason)
+
+
+def asks_a_person(failover: Failover) -> bool:
+    """Return whether a person decides on it anyway: the budget is that of automation alone."""
+    return failover.kind == Kind.FAILOVER and failover.job.approval == Approval.MANUAL
+
+
+def show(failover: Failover, decision: Decision) -> None:
+    """Show with a request why automation would not go on; the person who decides may."""
+    if decision.verdict is Verdict.USED_UP:
+        failover.proposal = {**failover.proposal, "budget": decision.reason}
+        failover.save(update_fields=["proposal"])
+
+
+def start_after(job: Job, end: AttemptEnd, *, since: datetime) -> datetime | None:
+    """Return before when the next attempt is not started, None where it may be at once."""
+    wait_s = decide(job, end).wait_s
+    return since + timedelta(seconds=wait_s) if wait_s > 0 else None
+
+
+def start_error(job: Job, incident: Incident) -> str:
+    """Return why a job that is held cannot be started at all, '' where a person may still make it go on."""
+    if incident.code not in budget.AT_START or not core.any_failed(job):
         return ""
-    attempts = spent(job)
-    if len(attempts) < job.restart_budget:
-        return ""
-    told = "; ".join(
-        f"failover {each.pk} at {each.created_at:%H:%M:%S}: {each.incident.code or each.incident.fault_class}"
-        for each in reversed(attempts)
-    )
-    return (
-        f"The restart budget of {job.restart_budget} is used up without a new complete snapshot. "
-        f"Last fault: {incident.summary} Attempts: {told or 'none'}."
-    )
+    decision, _ = after(job, incident)
+    return decision.reason if decision.verdict is Verdict.USED_UP else ""

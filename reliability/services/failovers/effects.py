@@ -1,16 +1,16 @@
 """What else changes when a failover takes an event, in the same transaction: the job's epoch, its state, holds."""
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from reliability.domain.failover import Event, State
 from reliability.domain.faults import FaultClass
 from reliability.domain.snapshots import Tier
-from reliability.models import Epoch, Failover, Hold, Incident, Job, Node, Rank
+from reliability.models import AttemptEnd, Epoch, Failover, Hold, Incident, Job, Node, Rank
 from reliability.selectors import core
 from reliability.services import launch, nodes, orders, snapshots
-from reliability.services.failovers import closing
+from reliability.services.failovers import budget, closing, endings, skipping
 
 Effect = Callable[[Failover, State, datetime, Mapping[str, Any]], None]
 AFTER_START = (State.STARTING, State.VERIFYING)
@@ -29,13 +29,23 @@ def _begin(failover: Failover, source: State, now: datetime, detail: Mapping[str
     failover.from_epoch, failover.to_epoch = job.epoch, job.epoch + 1
     # Ranks may have gone on, or told of their last step, since the request was made.
     failover.fault_step = max(filter(None, (failover.fault_step, core.newest_step_reached(job))), default=0)
-    failover.save(update_fields=["from_epoch", "to_epoch", "fault_step"])
+    failover.start_after = _back_off(failover, job)
+    failover.save(update_fields=["from_epoch", "to_epoch", "fault_step", "start_after"])
     stood_still = Epoch.objects.filter(job=job, number=failover.from_epoch, stopped_at=None)
     stood_still.update(stopped_at=failover.fault_at)
     _set_epoch(failover, failover.to_epoch)
     _set_job(failover, Job.State.RECOVERING, failover.incident.summary)
     of_the_old_attempt = {"job_id": failover.job_id, "epoch__lt": failover.to_epoch}
     orders.withdraw(now, kind__in=("start", "restore", "set_period"), **of_the_old_attempt)
+
+
+def _back_off(failover: Failover, job: Job) -> datetime | None:
+    """Keep how the old attempt ended, and return before when no new one is started."""
+    skipping.close(job)
+    if not Epoch.objects.filter(job=job, number=job.epoch).exists():
+        return None
+    end = endings.of_incident(job, failover.incident, kind=failover.kind, failover=failover)
+    return budget.start_after(job, end, since=failover.fault_at)
 
 
 def _set_epoch(failover: Failover, epoch: int) -> None:
@@ -53,7 +63,9 @@ def _next_epoch(failover: Failover, source: State, now: datetime, detail: Mappin
     """Once ranks were told to start, another try needs an epoch of its own."""
     failover.attempt += 1
     failover.to_epoch += 1
-    failover.save(update_fields=["attempt", "to_epoch"])
+    wait_s = float(detail.get("wait_s") or 0.0)
+    failover.start_after = now + timedelta(seconds=wait_s) if wait_s > 0 else None
+    failover.save(update_fields=["attempt", "to_epoch", "start_after"])
     _set_epoch(failover, failover.to_epoch)
     orders.withdraw(now, failover=failover, epoch__lt=failover.to_epoch, kind__in=("start", "restore"))
 
@@ -127,6 +139,8 @@ def _declined(failover: Failover, source: State, now: datetime, detail: Mapping[
     if detail.get("finished"):
         closing.end(Job.objects.get(pk=failover.job_id), Job.State.COMPLETED, reason)
         return
+    if detail.get("recovered"):
+        AttemptEnd.objects.filter(job=failover.job_id, number=failover.from_epoch).delete()  # it goes on after all
     state = Job.State.RUNNING if detail.get("recovered") else Job.State.WAITING
     _set_job(failover, state, "" if detail.get("recovered") else reason)
 

@@ -7,9 +7,9 @@ from typing import Any
 from reliability import conf
 from reliability.domain.failover import Event, Kind, State
 from reliability.domain.faults import Action
-from reliability.domain.policy import Approval
+from reliability.domain.modes import Mode
 from reliability.models import Drill, Failover, FailoverEvent, Incident, Job, Node
-from reliability.selectors import core
+from reliability.selectors import core, precision
 from reliability.services import clock, dispatch
 from reliability.services.failovers import budget, effects, fitness, proposals
 from reliability.services.failovers.moves import AUTOMATION, Outcome, move
@@ -24,7 +24,7 @@ def open_for(incident: Incident, job: Job, *, refused: Sequence[Mapping[str, Any
     now = clock.now()
     proposal = proposals.build(incident, now=now, refused=refused)
     kind = Kind(proposal.shown["kind"])
-    manual = kind is Kind.FAILOVER and job.approval == Approval.MANUAL
+    manual = precision.mode_of(incident, job, kind=kind) is not Mode.AUTOMATIC
     failover = Failover.objects.create(
         incident=incident,
         job=job,
@@ -97,12 +97,20 @@ def replace(failover: Failover, incident: Incident, job: Job, reason: str) -> Fa
     successor.fault_at = min(failover.fault_at, successor.fault_at)
     successor.save(update_fields=["fault_at"])
     Drill.objects.filter(failover=failover, state=Drill.State.RUNNING).update(failover=successor)
-    over = budget.exhausted(job, incident) if successor.kind == Kind.RESTART_IN_PLACE else ""
+    over = _none_left(failover, successor, job, incident)
     if over:
         move(successor, Outcome(Event.GAVE_UP, {"reason": over}))
     else:
         dispatch.task("controller.advance", successor.pk)
     return successor
+
+
+def _none_left(failover: Failover, successor: Failover, job: Job, incident: Incident) -> str:
+    """Return why a request that turned into a restart in place is not carried out, '' where it is."""
+    if successor.kind != Kind.RESTART_IN_PLACE or failover.kind == Kind.RESTART_IN_PLACE:
+        return ""
+    decision, _ = budget.after(job, incident)
+    return decision.reason if decision.verdict in budget.NONE_LEFT else ""
 
 
 def _carried(failover: Failover) -> Refused:

@@ -5,20 +5,25 @@ from datetime import datetime
 from typing import Any
 
 from reliability import conf
+from reliability.domain.budget import Decision, Verdict
 from reliability.domain.failover import Event
 from reliability.domain.snapshots import SnapshotId
-from reliability.models import Failover, OrderRecord, Rank, Snapshot
+from reliability.models import AttemptEnd, Failover, OrderRecord, Rank, Snapshot
 from reliability.selectors import core
 from reliability.services import launch, orders, snapshots
-from reliability.services.failovers import placing, restoring
+from reliability.services.failovers import budget, endings, placing, restoring, skipping
 from reliability.services.failovers.moves import Outcome
 
 RESTORE_MISMATCH = 86
 """Exit code of a rank whose restore file did not verify."""
+SETTLE_S = 2.0
+"""So long the end of a rank that suffers from another's waits for that one's."""
 
 
 def starting(failover: Failover, now: datetime) -> Outcome | None:
-    """Start every slot once in this epoch."""
+    """Start every slot once in this epoch, not before the back-off is over."""
+    if failover.start_after is not None and now < failover.start_after:
+        return None
     snapshot = restoring.chosen(failover)
     restore = {"step": snapshot.step, "snapshot_epoch": snapshot.epoch} if snapshot else None
     started = [
@@ -55,7 +60,7 @@ def verifying(failover: Failover, now: datetime) -> Outcome | None:
     ranks = list(Rank.objects.filter(job_id=failover.job_id).order_by("rank"))
     for rank in ranks:
         if rank.epoch == failover.to_epoch and rank.state == Rank.State.FAILED:
-            return _rank_failed(failover, rank)
+            return _rank_failed(failover, rank, now)
         if _passed(rank, failover) and not _restored_as_chosen(rank, failover):
             reason = f"Rank {rank.rank} restored step {rank.restored_step}, not {failover.restore_step}."
             return _again(failover, Event.VERIFY_FAILED, {"rank": rank.rank, "reason": reason})
@@ -83,18 +88,38 @@ def _restored_as_chosen(rank: Rank, failover: Failover) -> bool:
     return rank.restored_step == failover.restore_step
 
 
-def _rank_failed(failover: Failover, rank: Rank) -> Outcome:
+def _rank_failed(failover: Failover, rank: Rank, now: datetime) -> Outcome | None:
+    end = endings.of_rank(failover, rank)
+    if endings.is_consequence(end) and (now - end.at).total_seconds() < SETTLE_S:
+        return None  # what it is a consequence of is told in a moment, and decides
+    decision = budget.decide(failover.job, end)
     detail = {
         "rank": rank.rank,
         "exit_code": rank.exit_code,
         "reason": f"Rank {rank.rank} ended with {rank.exit_code}.",
+        "wait_s": decision.wait_s,
     }
+    over = _over(failover, end, decision)
+    if over:
+        return Outcome(Event.GAVE_UP, {**detail, "step": failover.restore_step, "reason": over})
     snapshot = restoring.chosen(failover)
     if snapshot is not None and (rank.exit_code == RESTORE_MISMATCH or _failed_from(failover, snapshot)):
         reason = f"Rank {rank.rank} ended with {rank.exit_code} after restoring it (failover {failover.pk})."
         snapshots.distrust(failover.job, snapshot, reason=reason)
         detail["distrusted_step"] = snapshot.step
-    return _again(failover, Event.VERIFY_FAILED, detail)
+    if not end.counts:
+        return _again(failover, Event.VERIFY_FAILED, detail)
+    tried = {"step": failover.restore_step, "epoch": failover.to_epoch}
+    return Outcome(Event.VERIFY_FAILED, {**tried, **detail})  # how often is a matter of the restart budget
+
+
+def _over(failover: Failover, end: AttemptEnd, decision: Decision) -> str:
+    """Return why no further attempt is made, '' where one is."""
+    if decision.verdict is Verdict.NO_PROGRESS:
+        skipping.offer(failover.job, failover.incident, end)
+    if decision.verdict in budget.NONE_LEFT:
+        return decision.reason
+    return endings.held_by_table(end)
 
 
 def _failed_from(failover: Failover, snapshot: SnapshotId) -> bool:
