@@ -280,8 +280,25 @@ class AutoPlanAdmin(ReadOnlyAdmin):
     list_filter = ("enabled",)
 
 
+@admin.register(models.Decision)
+class DecisionAdmin(ReadOnlyAdmin):
+    """Decisions that judging came to."""
+
+    list_display = ("id", "code", "action", "mode", "job", "node", "verdict", "at")
+    list_filter = ("mode", "verdict", "action")
+
+
+@admin.register(models.ModeRule)
+class ModeRuleAdmin(ReadOnlyAdmin):
+    """What is done by itself; set through the service, on the page of a fault code."""
+
+    list_display = ("reach", "name", "group", "version", "kind", "mode", "changed_by", "changed_at")
+    list_filter = ("kind", "mode")
+
+
 admin.site.register(
     (
+        models.DecisionVerdict,
         models.Epoch,
         models.Slot,
         models.Rank,

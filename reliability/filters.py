@@ -6,8 +6,10 @@ import django_filters as filters
 from django.db.models import Q, QuerySet
 
 from reliability.domain.ledger import Standing
+from reliability.domain.precision import Verdict
 from reliability.domain.snapshots import Tier
-from reliability.models import Failover, Incident, Job, Node, Snapshot
+from reliability.models import Decision, Failover, Incident, Job, Node, Snapshot
+from reliability.models.decisions import MODES
 from reliability.models.nodes import choices
 from reliability.selectors import core, ledger_rows
 
@@ -77,6 +79,29 @@ class IncidentFilter(StyledFilterSet):
     def by_open(self, rows: QuerySet[Incident], _name: str, value: str) -> QuerySet[Incident]:
         """Keep open or closed ones."""
         return rows.filter(closed_at__isnull=value == "yes")
+
+
+class DecisionFilter(StyledFilterSet):
+    """Decisions by code, failure domain, mode, job and verdict."""
+
+    code = filters.CharFilter(field_name="code", lookup_expr="icontains", label="Code contains")
+    group = filters.CharFilter(field_name="group", lookup_expr="iexact", label="Failure domain")
+    job = filters.CharFilter(field_name="job__name", lookup_expr="icontains", label="Job contains")
+    mode = filters.ChoiceFilter(choices=MODES, empty_label="any mode", label="Mode")
+    verdict = filters.ChoiceFilter(
+        choices=[("missing", "missing"), *choices(Verdict)],
+        empty_label="any verdict",
+        label="Verdict",
+        method="by_verdict",
+    )
+
+    class Meta:
+        model = Decision
+        fields = ("code", "group", "job", "mode", "verdict")
+
+    def by_verdict(self, rows: QuerySet[Decision], _name: str, value: str) -> QuerySet[Decision]:
+        """Keep those with this verdict, or those that still have none."""
+        return rows.filter(verdict="" if value == "missing" else value)
 
 
 class FailoverFilter(StyledFilterSet):

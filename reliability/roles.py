@@ -11,7 +11,13 @@ from django.contrib.auth.models import Group, Permission
 APP = "reliability"
 VIEWER, OPERATOR, APPROVER = "viewer", "operator", "approver"
 OPERATOR_CODENAMES = ("operate_job", "apply_plan", "plan_maintenance", "close_incident", "judge_decisions")
-APPROVER_CODENAMES = (*OPERATOR_CODENAMES, "approve_failover", "edit_fault_codes", "manage_monitor_tokens", "set_action_modes")
+APPROVER_CODENAMES = (
+    *OPERATOR_CODENAMES,
+    "approve_failover",
+    "edit_fault_codes",
+    "manage_monitor_tokens",
+    "set_action_modes",
+)
 
 
 def ensure_roles(**_signal: Any) -> None:

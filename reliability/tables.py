@@ -77,6 +77,21 @@ class IncidentTable(StyledTable):
         empty_text = "No incident matches."
 
 
+class DecisionTable(StyledTable):
+    """All decisions."""
+
+    caption = "Decisions, newest first, with how each was taken and whether it was right"
+    id = _cell("decision", verbose_name="Decision")
+    action = _cell("decision_action", verbose_name="Action and mode")
+    job = _cell("job", order_by=("job__name",))
+    node = _cell("incident_node", order_by=("node__name",))
+    at = _cell("decision_at", verbose_name="Decided")
+    verdict = _cell("decision_verdict", verbose_name="Was it right?")
+
+    class Meta(StyledTable.Meta):
+        empty_text = "No decision matches."
+
+
 class FailoverTable(StyledTable):
     """All recoveries."""
 

@@ -256,6 +256,8 @@ SPECTACULAR_SETTINGS = {
     "SERVE_INCLUDE_SCHEMA": False,
     "ENUM_NAME_OVERRIDES": {
         "ActionEnum": "reliability.api.serializers.ACTIONS",
+        "ActionModeEnum": "reliability.models.decisions.MODES",
+        "DecisionVerdictEnum": "reliability.api.decisions.VERDICTS",
         "TierEnum": "reliability.api.snapshot_serializers.TIERS",
         "RuledTierEnum": "reliability.api.retention.RULED_TIERS",
         "StandingEnum": "reliability.api.snapshot_serializers.STANDINGS",

@@ -9,7 +9,17 @@ from django.urls import URLPattern, URLResolver, include, path, re_path
 from rest_framework.renderers import JSONRenderer
 from rest_framework.routers import APIRootView, DefaultRouter, Route
 
-from reliability.api import distrust, fault_codes, plans, resources, retention, snapshots
+from reliability.api import (
+    decisions,
+    distrust,
+    fault_codes,
+    ingest_monitors,
+    modes,
+    plans,
+    resources,
+    retention,
+    snapshots,
+)
 from reliability.api.resources import NUMBER
 from reliability.api.schema import SchemaView, documentation, unversioned_documentation
 from reliability.api.tokens import TokenView
@@ -54,15 +64,20 @@ class UnversionedRouter(Router):
 def versioned() -> list[URLPattern | URLResolver]:
     """Return the addresses below /api/v1/."""
     router = Router()
-    for name, resource in {**RESOURCES, "plans": plans.Plans}.items():
+    for name, resource in {**RESOURCES, "plans": plans.Plans, "decisions": decisions.Decisions}.items():
         router.register(name, resource, basename=name)
     return [
         path("token/", TokenView.as_view(), name="api-token"),
         path("schema/", SchemaView.as_view(), name="api-schema"),
         path("docs/", documentation, name="api-docs"),
+        path("modes/", modes.ModeRules.as_view(), name="api-modes"),
+        path("precision/", modes.CodePrecision.as_view(), name="api-precision"),
+        re_path(f"^decisions/(?P<pk>{NUMBER})/verdict/$", decisions.GiveVerdict.as_view(), name="api-decision-verdict"),
+        re_path(f"^decisions/(?P<pk>{NUMBER})/do/$", decisions.CarryOut.as_view(), name="api-decision-do"),
         path("fault-codes/", fault_codes.FaultCodes.as_view(), name="api-fault-codes"),
         path("fault-codes/judge/", fault_codes.FaultCodeTrial.as_view(), name="api-fault-code-trial"),
         path("fault-codes/<slug:code>/", fault_codes.FaultCodeOne.as_view(), name="api-fault-code"),
+        path("monitors/findings/", ingest_monitors.MonitorFindings.as_view(), name="api-monitor-findings"),
         path("jobs/<slug:name>/risk/", snapshots.WorkAtRisk.as_view(), name="job-risk"),
         path("jobs/<slug:name>/retention/", retention.Retention.as_view(), name="api-job-retention"),
         path("jobs/<slug:name>/trials/", retention.Trials.as_view(), name="api-job-trials"),

@@ -10,10 +10,12 @@ from django.templatetags.static import static
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from reliability.domain import precision
 from reliability.domain.failover import Kind, State
 from reliability.domain.faults import Action, FaultClass
 from reliability.domain.health import NodeHealth
 from reliability.domain.ledger import Standing, spans
+from reliability.domain.modes import Mode
 from reliability.domain.planner import durations
 from reliability.domain.room import Level
 from reliability.domain.standby import Verdict
@@ -68,6 +70,16 @@ ACTION_LOOK = {
     Action.RESTART_IN_PLACE: ("info", "restore"),
     Action.FAILOVER: ("bad", "failovers"),
 }
+MODE_LOOK = {
+    Mode.SHADOW: ("mute", "info"),
+    Mode.PROPOSE: ("warn", "hand"),
+    Mode.AUTOMATIC: ("info", "refresh"),
+}
+JUDGED_LOOK = {
+    precision.Verdict.RIGHT: ("ok", "check"),
+    precision.Verdict.WRONG: ("bad", "x"),
+    precision.Verdict.UNCLEAR: ("mute", "question"),
+}
 KIND_LOOK = {Kind.FAILOVER: ("info", "failovers"), Kind.RESTART_IN_PLACE: ("info", "restore")}
 VERDICT_LOOK = {
     Verdict.PASS: ("ok", "check"),
@@ -95,6 +107,8 @@ LOOKS: dict[str, dict[Any, tuple[str, str]]] = {
     "class": CLASS_LOOK,
     "action": ACTION_LOOK,
     "kind": KIND_LOOK,
+    "mode": MODE_LOOK,
+    "judged": JUDGED_LOOK,
     "verdict": VERDICT_LOOK,
     "standing": STANDING_LOOK,
     "room": ROOM_LOOK,

@@ -12,8 +12,9 @@ from django.views.decorators.http import require_POST, require_safe
 from reliability.domain.faults import Origin
 from reliability.errors import InvalidInput, ReliabilityError, StaleProposal
 from reliability.fault_code_forms import AddForm, ChangeForm, LineForm, ReasonForm, SearchForm
+from reliability.mode_forms import code_form
 from reliability.models import FaultCodeChange
-from reliability.selectors import fault_codes
+from reliability.selectors import fault_codes, mode_pages, precision
 from reliability.services import fault_codes as changes
 from reliability.views.page import reads, render_page, tell, tell_error
 
@@ -45,6 +46,7 @@ def _list(request: HttpRequest, *, form: AddForm | None = None, status: int = 20
         "rows": rows,
         "families": [(name, counts[name]) for name in families],
         "total": len(matcher.table),
+        "precision": precision.counts_by_code() if rows is not None else {},
         "changed": set(fault_codes.in_force()),
         "tried": tried,
         "found": _found(tried) if "line" in request.GET and tried.is_valid() else None,
@@ -82,6 +84,9 @@ def _show(request: HttpRequest, code: str, *, form: ChangeForm | None = None, st
         "changed": bool(history) and history[0].kind != FaultCodeChange.Kind.RESET,
         "form": form or (ChangeForm.of(row, version=version, phrase=phrase) if row else None),
         "reason": ReasonForm(initial={"version": version}, auto_id="id_short_%s"),
+        "modes": mode_pages.code_modes(code),
+        "mode_changes": precision.changes_of(code),
+        "mode_form": code_form(code, groups=precision.groups()),
     }
     address = request.path if request.method == "GET" else ""
     return render_page(request, "fault_codes/page.html", context, status=status, refresh=address)
