@@ -35,7 +35,12 @@ _CODES = {
     errno.EROFS: "tier-read-only",
     errno.EIO: "tier-io-error",
 }
-_NOT_ALLOWED = (errno.EACCES, errno.EPERM)
+_NOT_TRIED = {
+    errno.EACCES: "not allowed at its top, so not tried",
+    errno.EPERM: "not allowed at its top, so not tried",
+    errno.ENOENT: "not made yet",
+}
+"""What is no fault as long as it never worked."""
 
 
 def look(asked: Asked) -> Outcome:
@@ -65,7 +70,7 @@ def _folders(asked: Asked) -> dict[str, str]:
     """Return the folder of each tier that is one; jobs may have several stores, and stores that are no folders."""
     facts = asked.facts
     stores = facts.get("storage_dirs")
-    folders = [each for each in stores if isinstance(each, str)] if isinstance(stores, list) else []
+    folders = [each for each in stores if str(each).startswith("/")] if isinstance(stores, list) else []
     if asked.options["storage"]:
         folders = [str(asked.options["storage"])]
     found = {tier: str(asked.options[tier] or facts.get(f"{tier}_dir") or "") for tier in ("memory", "ssd")}
@@ -125,8 +130,8 @@ def _judge(asked: Asked, sheet: Sheet, tier: str, folder: str, said: Mapping[str
     sheet.measured[tier] = {key: said[key] for key in ("free_bytes", "total_bytes", "seconds") if key in said}
     worked = asked.past.highest(f"{tier} {folder} worked", 1 if failed == 0 else None)
     fields = {"tier": tier, "device": folder}
-    if failed in _NOT_ALLOWED and not worked:
-        sheet.measured[tier]["write"] = "not allowed at its top, so not tried"
+    if failed in _NOT_TRIED and not worked:
+        sheet.measured[tier]["write"] = _NOT_TRIED[failed]
     elif failed:
         reason = os.strerror(failed)
         text = f"The {tier} tier ({folder}) cannot be used to {said.get('what')}: {reason}."
