@@ -108,8 +108,9 @@ def _write_node(node: Node, told: Told, rows: dict[str, NodeCheck]) -> list[Node
         if row is None:
             row, changed = _new(node, name, check, told.at), True
         elif row.ok is not check.ok:
-            changed = _change(node, row, check, told.at) or changed
-        elif _differs(_Written(row.ok, row.limit_s, row.checked_at), check, told.at) and _is_newer(row, check, told.at):
+            _change(node, row, check, told.at)
+            changed = True
+        elif _differs(_Written(row.ok, row.limit_s, row.checked_at), check, told.at):
             _fill(row, check, told.at)
             older.append(row)
         kept.append(row)
@@ -120,22 +121,17 @@ def _write_node(node: Node, told: Told, rows: dict[str, NodeCheck]) -> list[Node
 
 
 def _new(node: Node, name: str, check: CheckBeat, at: datetime) -> NodeCheck:
-    row = NodeCheck(node=node, name=name, ok=check.ok, since=_checked_at(check, at) or at)
+    """Keep a check that was not known. One without a result yet is awaited for its own limit before that counts."""
+    began = _checked_at(check, at) or at
+    since = began if check.ok is not None else began + timedelta(seconds=check.limit_s)
+    row = NodeCheck(node=node, name=name, ok=check.ok, since=since)
     _fill(row, check, at)
     row.save(force_insert=True)
     return row
 
 
-def _is_newer(row: NodeCheck, check: CheckBeat, at: datetime) -> bool:
-    """Return whether this account is not older than the one that is kept."""
-    checked_at = _checked_at(check, at)
-    return row.checked_at is None or checked_at is None or checked_at >= row.checked_at
-
-
-def _change(node: Node, row: NodeCheck, check: CheckBeat, at: datetime) -> bool:
-    """Write that a check has another value now; returns whether it was written."""
-    if not _is_newer(row, check, at):
-        return False
+def _change(node: Node, row: NodeCheck, check: CheckBeat, at: datetime) -> None:
+    """Write that a check has another value now."""
     word = {True: "passes", False: "fails", None: "gives no result"}[check.ok]
     told = f": {check.reason}" if check.reason and not check.ok else "."
     node_events.check_changed(
@@ -144,7 +140,6 @@ def _change(node: Node, row: NodeCheck, check: CheckBeat, at: datetime) -> bool:
     row.ok, row.since = check.ok, at
     _fill(row, check, at)
     row.save(force_update=True)
-    return True
 
 
 def _refresh(rows: Iterable[NodeCheck]) -> None:

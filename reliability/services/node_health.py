@@ -83,7 +83,8 @@ def _before(node: Node) -> Condition:
 def _write(node: Node, seen: Seen, now: datetime) -> None:
     before = _before(node)
     found = health.derive(seen, before, now=now.timestamp(), rules=RULES)
-    if found != before or node.health_reason != found.reason:
+    kept = [cause.as_values() for cause in found.causes]
+    if (node.health, node.health_reason, node.health_causes) != (found.state, found.reason, kept):
         _save(node, found, now)
 
 
