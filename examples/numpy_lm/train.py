@@ -93,8 +93,12 @@ def main() -> None:
     start = run.restore()
     group = join(run, text, args)
     loss = float("nan")
+    skipped = stepkeeper.skipped_steps()  # batches that a person decided to leave out, the same on every rank
     for step in range(start + 1, args.steps + 1):
         ids = data.deal(args.batch * run.world_size)[run.rank * args.batch :][: args.batch]
+        if step in skipped:
+            run.step(step)
+            continue
         log.take(step, ids)
         own_loss, gradients = model.loss_and_gradients(*text.windows(ids, args.context))
         loss, gradients = mean_over_ranks(group, run.world_size, own_loss, gradients)

@@ -84,8 +84,13 @@ def main() -> None:
     join(args.timeout)
     parallel = guard_layout(model)  # after the restore: it sends rank 0's weights to the others
     loss = math.nan
+    skipped = stepkeeper.skipped_steps()  # batches that a person decided to leave out, the same on every rank
     for step in range(start + 1, args.steps + 1):
         ids = next(data)
+        if step in skipped:
+            schedule.step()
+            run.step(step)
+            continue
         log.take(step, ids.tolist())
         inputs, targets = text.windows(ids, args.context)
         optimizer.zero_grad()

@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 from reliability.domain import budget
 from reliability.domain.budget import Decision, Verdict
 from reliability.domain.failover import Kind
-from reliability.domain.policy import Approval
+from reliability.domain.modes import Mode
 from reliability.domain.snapshots import SnapshotId
 from reliability.models import AttemptEnd, Failover, Incident, Job
-from reliability.selectors import attempts, core
+from reliability.selectors import attempts, core, precision
 from reliability.services import snapshots
 from reliability.services.failovers import endings, fitness
 
@@ -51,7 +51,7 @@ def distrust(job: Job, end: AttemptEnd, reason: str) -> None:
 
 def asks_a_person(failover: Failover) -> bool:
     """Return whether a person decides on it anyway: the budget is that of automation alone."""
-    return failover.kind == Kind.FAILOVER and failover.job.approval == Approval.MANUAL
+    return precision.mode_of(failover.incident, failover.job, kind=Kind(failover.kind)) is not Mode.AUTOMATIC
 
 
 def show(failover: Failover, decision: Decision) -> None:
