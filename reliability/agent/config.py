@@ -17,6 +17,18 @@ _NO = {"", "0", "no", "false", "off"}
 
 
 @dataclass(frozen=True, kw_only=True)
+class LogChoice:
+    """Which log of the kernel is followed. `path`: of the log, or of journalctl; "" for the usual one.
+
+    programs: whether lines count that a program wrote into it, which only root can.
+    """
+
+    kind: str
+    path: str = ""
+    programs: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
 class AgentConfig:
     """What one agent was started with, checked."""
 
@@ -37,6 +49,7 @@ class AgentConfig:
     ca_file: Path | None
     checks: bool = True
     checks_file: Path | None = None
+    kernel_log: LogChoice | None = None
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> AgentConfig:
@@ -63,6 +76,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> Agent
         ca_file=_file("ca_file", raw["ca_file"]),
         checks=_flag("checks", raw["checks"]),
         checks_file=_file("checks_file", raw["checks_file"]),
+        kernel_log=_kernel_log(raw),
     )
 
 
@@ -92,6 +106,8 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     add("ca_file", "certificates to trust for https, PEM")
     add("checks", "yes, or no to leave out all checks of the node", "yes")
     add("checks_file", "file with what is to be different about the checks, TOML; see docs/checks.md")
+    add("kernel_log", "kmsg, journal, file:PATH, off, or auto: kmsg, and off for the process runtime", "auto")
+    add("kernel_log_programs", "no to pass over what programs of root wrote into the kernel's log", "yes")
     parser.add_argument(
         "--preemptible",
         nargs="?",
@@ -145,6 +161,18 @@ def _tier(value: str) -> int:
     if not value.isdecimal() or not 1 <= int(value) <= 99:
         raise InvalidInput("--tier", f"{value!r} is not a priority", hint="A whole number from 1 (used first) to 99.")
     return int(value)
+
+
+def _kernel_log(raw: Mapping[str, str]) -> LogChoice | None:
+    """Nodes of the process runtime often share one machine, and so its log: it is followed there when asked for."""
+    kind, _, path = raw["kernel_log"].partition(":")
+    if kind == "auto":
+        kind = "kmsg" if raw["runtime"] == "docker" else "off"
+    hint = "One of: auto, kmsg, journal, file:/path/of/the/log, off; kmsg and journal may name a path too."
+    if kind not in {"kmsg", "journal", "file", "off"} or (kind == "file") > bool(path) or (kind == "off" and path):
+        raise InvalidInput("--kernel-log", f"{raw['kernel_log']!r} cannot be used", hint=hint)
+    programs = _flag("kernel_log_programs", raw["kernel_log_programs"])
+    return None if kind == "off" else LogChoice(kind=kind, path=path, programs=programs)
 
 
 def _limit(key: str, value: str) -> float:

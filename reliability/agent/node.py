@@ -86,7 +86,9 @@ class AgentNode:
             report=self._reporter.report,
             who=f"node {config.name} of {config.server}",
         )
-        self._collectors = Collectors(config, reports=self._reporter, facts=self._facts)
+        self._collectors = Collectors(
+            config, reports=self._reporter, facts=self._facts, place=self._spool.place, parts=self._jobs.all
+        )
         self._engine = EngineWatch(runtime, self._jobs, self._reporter.report)
         self._movers = Movers(config, self._jobs, self._reporter.report)
         self._probes = Probes(config.data_dir / "log")

@@ -177,11 +177,17 @@ class Cluster:
                 "--address", host.address, "--runtime", "docker", "--docker-url", f"unix://{host.socket}",
                 "--data-dir", str(host.data_dir), "--memory-dir", str(host.memory_dir),
                 "--ssd-dir", str(host.ssd_dir), "--join-token-file", str(token_file),
-                "--role", role, "--tier", str(tier),
+                "--role", role, "--tier", str(tier), "--kernel-log", f"file:{self.kernel_log(name)}",
             ],
             cwd=REPO, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         log.close()
+
+    def kernel_log(self, name: str) -> Path:
+        """The kernel's log of a host: all hosts have this machine's kernel, whose own log tells of none of them."""
+        path = self.folder / f"kernel-{name}.log"
+        path.touch()
+        return path
 
     def make_fit(self) -> None:
         """Bring every host, agent and node back to a clean state: no fault, no hold, no open job."""

@@ -4,27 +4,41 @@ Each is a child of the agent. Findings are debounced where they are found and re
 to which all is told, in one write: after a restart nothing is told twice and nothing is left out.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from reliability.agent.collectors import choosing
 from reliability.agent.collectors.checks import CHECKS
 from reliability.agent.collectors.found import Reports
 from reliability.agent.collectors.node_checks import Facts, NodeChecks
+from reliability.agent.collectors.node_kernel_log import Changes, NodeKernelLog
 from reliability.agent.collectors.standing import Standings
+from reliability.agent.collectors.whereabouts import Whereabouts
 from reliability.agent.config import AgentConfig
+from reliability.agent.localjob import LocalJob
 from reliability.agent.periodic import Periodic
 from reliability.agent.probes.children import Children
 
 FACTS_S = 2.0
+WHEREABOUTS_S = 1.0
 
 
 class Collectors:
     """The collectors of one node. Raises InvalidInput for a checks file that cannot be used."""
 
-    def __init__(self, config: AgentConfig, *, reports: Reports, facts: Facts) -> None:
+    def __init__(
+        self,
+        config: AgentConfig,
+        *,
+        reports: Reports,
+        facts: Facts,
+        place: Callable[[str], str | None],
+        parts: Callable[[], Collection[LocalJob]],
+    ) -> None:
+        """`place`: up to where a source was told; `parts`: this node's parts of jobs."""
         children = Children(config.data_dir / "log")
         self._standings = Standings()
+        self._whereabouts = Whereabouts(parts)
         self._checks = NodeChecks(
             CHECKS,
             choosing.chosen(CHECKS, config.checks_file) if config.checks else {},
@@ -34,17 +48,40 @@ class Collectors:
             facts=facts,
             kept=config.data_dir / "checks.json",
         )
-        self._telling = Periodic("facts", FACTS_S, self._checks.tell_facts)
+        self._kernel_log = config.kernel_log and NodeKernelLog(
+            config.kernel_log,
+            children=children,
+            standings=self._standings,
+            reports=reports,
+            place=place,
+            whose=self._whereabouts.whose,
+            changes={},
+        )
+        self._duties = [
+            Periodic("facts", FACTS_S, self._checks.tell_facts),
+            Periodic("whereabouts", WHEREABOUTS_S, self._whereabouts.look),
+        ]
 
     def start(self) -> None:
         """Start all that this node shall have."""
         self._checks.start()
-        self._telling.start()
+        if self._kernel_log:
+            self._kernel_log.start()
+        for duty in self._duties:
+            duty.start()
 
     def stop(self) -> None:
         """End all."""
-        self._telling.stop()
+        for duty in self._duties:
+            duty.stop()
+        if self._kernel_log:
+            self._kernel_log.stop()
         self._checks.stop()
+
+    def use_table(self, changes: Changes) -> None:
+        """Judge lines by the fault table with these changes: code -> values, as of `domain/faults/changing.py`."""
+        if self._kernel_log:
+            self._kernel_log.use(changes)
 
     def told(self) -> Mapping[str, Any]:
         """Return how every check stands, as a heartbeat carries it."""

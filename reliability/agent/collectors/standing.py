@@ -50,6 +50,12 @@ class Standings:
                     self._all[name], ok=ok, reason=reason, measured=measured, ended_at=min(ended_at, steady())
                 )
 
+    def live(self, name: str) -> None:
+        """Take note that what stands still holds; one that is not known to be well does not become so."""
+        with self._lock:
+            if name in self._all and self._all[name].ok is not None:
+                self._all[name] = replace(self._all[name], ended_at=steady())
+
     def doubt(self, name: str, reason: str) -> None:
         """Have a check be unknown from now on; its age goes on from its last result."""
         with self._lock:
