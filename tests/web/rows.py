@@ -7,7 +7,7 @@ from django.contrib.auth.models import Group, User
 from django.utils import timezone
 
 from reliability import models, roles
-from reliability.services import snapshot_tally
+from reliability.services import monitors, snapshot_tally
 
 PASSWORD = "correct horse battery"
 
@@ -310,6 +310,20 @@ def full_cluster() -> dict[str, Any]:
     )
     cause = incident(waiting, lost)
     request = failover(cause, second)
+    decision = models.Decision.objects.create(
+        incident=cause,
+        job=waiting,
+        node=lost,
+        epoch=waiting.epoch,
+        code=cause.code,
+        fault_class=cause.fault_class,
+        action=cause.action,
+        mode="shadow",
+        summary=cause.summary,
+        digest="d",
+        at=cause.opened_at,
+        looked_at=cause.opened_at,
+    )
     models.Report.objects.create(
         node=trainers[0],
         incarnation="a1",
@@ -328,7 +342,9 @@ def full_cluster() -> dict[str, Any]:
         "request": request,
         "done": done,
         "incident": cause,
+        "decision": decision,
         "hold": hold,
+        "monitor": monitors.give_token("dcgm of rack 7", node=lost, by="ada")[0],
         "node": lost,
         "standby": standby,
     }
