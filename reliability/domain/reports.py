@@ -69,12 +69,13 @@ class JobBeat:
 
 @dataclass(frozen=True, kw_only=True)
 class Heartbeat:
-    """What a node tells each period. `checks` is None from an agent that has none."""
+    """What a node tells each period. `checks` and `fault_table` are None from one that has none."""
 
     jobs: tuple[JobBeat, ...]
     spooled: int
     disks: Mapping[str, Any]
     checks: Mapping[str, CheckBeat] | None = None
+    fault_table: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,6 +163,7 @@ BODIES: Mapping[str, Reader] = {
             "exit_code": _required(f.integer(least=-255, most=2**31 - 1)),
             "signal": _optional(f.integer(most=255), 0),
             "tail": (_message, False),
+            "oom_killed": _optional(f.boolean, False),
             "last_step": _optional(f.integer(least=-1)),
         }
     ),
@@ -198,6 +200,7 @@ BODIES: Mapping[str, Reader] = {
             "head": _optional(f.text(most=MOST_HEAD)),
         }
     ),
+    "standstill": wire.STANDSTILL,
     "snapshot_removed": f.record({**_SNAPSHOT, "tier": _required(_tier)}),
     "snapshot_problem": f.record(
         {
@@ -214,7 +217,7 @@ BODIES: Mapping[str, Reader] = {
 }
 """Readers of report bodies by kind. A kind that is not here is malformed."""
 
-NEEDS_JOB = frozenset({"rank_exit", "first_step", "snapshot_copy", "snapshot_removed"})
+NEEDS_JOB = frozenset({"rank_exit", "first_step", "snapshot_copy", "snapshot_removed", "standstill"})
 
 _RANK_BEAT = f.record(
     {
@@ -250,12 +253,20 @@ def _job_beat(value: object, path: str) -> JobBeat:
     return JobBeat(**{**read, "ranks": tuple(read["ranks"])})
 
 
+_FAULT_TABLE = f.record(
+    {
+        "shipped": _optional(f.text(most=64), ""),
+        "changes": _optional(f.integer(), 0),
+        "refused": _optional(f.integer(least=-1), 0),
+    }
+)
 _HEARTBEAT = f.record(
     {
         "jobs": _optional(f.list_of(_job_beat, most=1000), []),
         "spooled": _optional(f.integer(most=2**31 - 1), 0),
         "disks": _optional(f.document, {}),
         "checks": _optional(standing_checks.read),
+        "fault_table": _optional(_FAULT_TABLE),
     }
 )
 

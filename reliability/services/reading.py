@@ -13,7 +13,7 @@ from reliability.domain.parts import Difference
 from reliability.domain.snapshots import SnapshotId, Tier
 from reliability.errors import InvalidInput
 from reliability.models import Job, Node, OrderRecord, Rank, Report
-from reliability.selectors import core
+from reliability.selectors import core, fault_codes
 from reliability.services import (
     boundary,
     duplicates,
@@ -28,9 +28,10 @@ from reliability.services import (
     snapshots,
     trial_restores,
     validations,
+    watching,
 )
 
-FollowUp = tuple[Literal["judge", "judge_node", "recover", "drive", "check", "trial"], int]
+FollowUp = tuple[Literal["judge", "judge_node", "recover", "drive", "check", "trial", "watch"], int]
 Reader = Callable[[Report], list[FollowUp]]
 PROBES = (OrderKind.PROBE_SERVE, OrderKind.PROBE_MEASURE, OrderKind.PROBE_SDC)
 
@@ -45,6 +46,7 @@ def follow_up(each: FollowUp) -> None:
         "drive": jobs.drive,
         "check": check,
         "trial": trial_restores.drive,
+        "watch": watching.look_at,
     }
     boundary.apart(f"Follow-up {what}", work[what], pk, id=pk)
 
@@ -117,8 +119,10 @@ def _judged(job: Job | None, node: Node) -> list[FollowUp]:
 
 def _finding(row: Report) -> list[FollowUp]:
     """A collector or monitor saw a code. The same line again only counts up."""
-    job = _named_job(row) if row.job_name else _job_on(row.node)
     body = row.body
+    if duplicates.ends_nothing(row.node, body["code"]):
+        return []
+    job = _named_job(row) if row.job_name else None if _of_another_process(body) else _job_on(row.node)
     where: dict[str, Any] = {
         "job": job,
         "epoch": _epoch_of(row, job),
@@ -131,6 +135,11 @@ def _finding(row: Report) -> list[FollowUp]:
     if not duplicates.counted_up(row.node, body["code"], **where, now=row.received_at):
         incidents.note(row.node, body["code"], **where, report=row)
     return _judged(job, row.node)
+
+
+def _of_another_process(body: Mapping[str, Any]) -> bool:
+    """Whether the agent is certain that the process which a line of the kernel names is none of a job."""
+    return (body.get("fields") or {}).get("process_of") == "other"
 
 
 def _epoch_of(row: Report, job: Job | None) -> int | None:
@@ -175,7 +184,7 @@ def _rank_exit(row: Report) -> list[FollowUp]:
     tail = row.body.get("tail") or ""
     incidents.note(
         row.node,
-        faults.code_for_exit(code, tail),
+        faults.code_for_exit(code, tail, oom_killed=bool(row.body.get("oom_killed")), matcher=fault_codes.matcher()),
         job=job,
         epoch=row.epoch,
         rank=rank.rank,
@@ -261,6 +270,12 @@ def _first_step(row: Report) -> list[FollowUp]:
     return [("recover", standing.pk)] if standing else [("drive", job.pk)]
 
 
+def _standstill(row: Report) -> list[FollowUp]:
+    """A node says that its ranks stand still: the job is looked at now and not in its turn."""
+    job = _named_job(row)
+    return [] if job is None or row.epoch != job.epoch else [("watch", job.pk)]
+
+
 def _snapshot_copy(row: Report) -> list[FollowUp]:
     job = _job(row)
     copy = snapshots.record_copy(job, row.node, row.body, at=row.received_at)
@@ -330,6 +345,7 @@ READERS: Mapping[str, Reader] = {
     "container": _container,
     "first_step": _first_step,
     "snapshot_copy": _snapshot_copy,
+    "standstill": _standstill,
     "snapshot_removed": _snapshot_removed,
     "snapshot_problem": _snapshot_problem,
 }
