@@ -18,6 +18,7 @@ from reliability.views import (
     reports,
     retention,
     sign_in,
+    skips,
     snapshots,
 )
 
@@ -34,6 +35,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("jobs/<slug:name>/retention/rules/", retention.set_rules, name="job-retention-rules"),
     path("jobs/<slug:name>/trial/", retention.try_now, name="job-trial"),
     path("jobs/<slug:name>/trial/schedule/", retention.set_schedule, name="job-trial-schedule"),
+    path("jobs/<slug:name>/skips/<int:pk>/approve/", skips.approve, name="skip-approve"),
+    path("jobs/<slug:name>/skips/<int:pk>/reject/", skips.reject, name="skip-reject"),
     path("jobs/<slug:name>/start/", jobs.start, name="job-start"),
     path("jobs/<slug:name>/stop/", jobs.stop, name="job-stop"),
     path("nodes/", nodes.node_list, name="nodes"),

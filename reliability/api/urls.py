@@ -17,6 +17,7 @@ from reliability.api import (
     modes,
     plans,
     resources,
+    restarts,
     retention,
     snapshots,
 )
@@ -79,6 +80,7 @@ def versioned() -> list[URLPattern | URLResolver]:
         path("fault-codes/<slug:code>/", fault_codes.FaultCodeOne.as_view(), name="api-fault-code"),
         path("monitors/findings/", ingest_monitors.MonitorFindings.as_view(), name="api-monitor-findings"),
         path("jobs/<slug:name>/risk/", snapshots.WorkAtRisk.as_view(), name="job-risk"),
+        path("jobs/<slug:name>/restarts/", restarts.Restarts.as_view(), name="api-job-restarts"),
         path("jobs/<slug:name>/retention/", retention.Retention.as_view(), name="api-job-retention"),
         path("jobs/<slug:name>/trials/", retention.Trials.as_view(), name="api-job-trials"),
         path("jobs/<slug:name>/trials/schedule/", retention.Schedule.as_view(), name="api-job-trial-schedule"),

@@ -125,6 +125,15 @@ def spent(ended: Sequence[Attempt], cause: str) -> int:
     return sum(each.counts and each.cause == cause for each in ended)
 
 
+def spent_by_cause(ended: Sequence[Attempt], present: Attempt | None, *, progress_steps: int) -> dict[str, int]:
+    """Return cause -> restarts that count against its budget now; `present` is the attempt that runs, if one does."""
+    if not ended or (present is not None and progressed(present, ended, progress_steps=progress_steps)):
+        return {}
+    tail, _ = since_progress(ended, progress_steps=progress_steps)
+    restarted = tail if present is not None else tail[:-1]  # nothing was started after the last end
+    return {cause: spent(restarted, cause) for cause in dict.fromkeys(each.cause for each in tail if each.counts)}
+
+
 def same_ends(newest: Attempt, before: Sequence[Attempt]) -> list[Attempt]:
     """Return the earlier attempts that ended as the newest did: by the same error after the same last step."""
     if newest.last_step is None or newest.last_step <= newest.start_step:

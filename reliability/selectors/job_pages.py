@@ -7,6 +7,7 @@ from datetime import datetime
 from reliability.models import Drill, Epoch, Failover, Incident, Job, Plan, Report, Room
 from reliability.selectors.ledger_rows import LedgerRow, newest_rows
 from reliability.selectors.progress import JobLine, job_lines
+from reliability.selectors.restarts import Restarts, restarts
 from reliability.selectors.rooms import warnings
 
 LEDGER_ROWS = 20
@@ -40,6 +41,7 @@ class JobPage:
     open_failover: Failover | None
     output: tuple[RankOutput, ...]
     warnings: tuple[Room, ...]
+    restarts: Restarts
 
     @property
     def unstarted(self) -> int | None:
@@ -90,5 +92,6 @@ def job_page(job: Job, *, now: datetime) -> JobPage:
         drills=tuple(job.drills.select_related("node", "failover")[:ROWS]),
         open_failover=next((row for row in failovers if row.ended_at is None), None),
         output=_last_outputs(job),
+        restarts=restarts(job, now=now),
         warnings=tuple(warnings(nodes=nodes, places=[job.storage_dir])),
     )

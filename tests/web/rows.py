@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from reliability import models, roles
 from reliability.services import monitors, snapshot_tally
+from reliability.services.failovers import skipping
 
 PASSWORD = "correct horse battery"
 
@@ -255,6 +256,36 @@ def completed(cause: models.Incident, standby: models.Node) -> models.Failover:
     return made
 
 
+def skip(owner: models.Job, cause: models.Incident, step: int = 1241) -> models.BatchSkip:
+    """A batch that is offered to be left out, and the two attempts that ended before it."""
+    now = timezone.now()
+    for number in (1, 2):
+        models.AttemptEnd.objects.create(
+            job=owner,
+            number=number,
+            at=now - timedelta(minutes=3 - number),
+            code="exit-1",
+            cause="application/exit-code",
+            signature="exit-1 RuntimeError",
+            node=f"n{number}",
+            rank=number,
+            start_epoch=1 if number > 1 else None,
+            start_step=1220 if number > 1 else None,
+            reached=step - 1,
+            last_step=step - 1,
+            saved=1220,
+            why="The program ended with a general error.",
+        )
+    return models.BatchSkip.objects.create(
+        job=owner,
+        incident=cause,
+        step=step,
+        reason=f"It ends after step {step - 1} again and again.",
+        digest=skipping.digest(owner, cause, step),
+        offered_at=now,
+    )
+
+
 def full_cluster() -> dict[str, Any]:
     """Five nodes and two standbys in every condition; one job trains, one waits for a decision."""
     trainers = [node(f"n{number}") for number in range(1, 4)]
@@ -269,6 +300,10 @@ def full_cluster() -> dict[str, Any]:
     hold = models.Hold.objects.create(
         node=bad, owner="automation", reason="Failed the silent-corruption check.", created_at=timezone.now()
     )
+    quarantine = models.Quarantine.objects.create(
+        node=bad, found_as="s3", identities=["board:pf2k9abc"], reason="Silent corruption in 1 of 5 rounds.",
+        created_at=timezone.now(), created_by="automation",
+    )  # fmt: skip
     training = job("gpt-small", trainers)
     for step, age in ((1180, 19.2), (1200, 12.8)):
         snapshot(training, step, age_s=age)
@@ -342,7 +377,9 @@ def full_cluster() -> dict[str, Any]:
         "request": request,
         "done": done,
         "incident": cause,
+        "quarantine": quarantine,
         "decision": decision,
+        "skip": skip(training, past),
         "hold": hold,
         "monitor": monitors.give_token("dcgm of rack 7", node=lost, by="ada")[0],
         "node": lost,
