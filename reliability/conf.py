@@ -7,6 +7,7 @@ from django.conf import settings
 from django.core.signals import setting_changed
 
 from reliability.domain.policy import ClusterPolicy
+from reliability.domain.progress import Rule
 from reliability.domain.room import Limits
 
 
@@ -20,6 +21,16 @@ def cluster_policy() -> ClusterPolicy:
 def plan_window_s() -> float:
     """Return how far back the planner looks for what it measures."""
     return float(settings.PLAN_WINDOW_S)
+
+
+def progress_rule() -> Rule:
+    """Return when training counts as standing still (docs/progress.md)."""
+    return Rule(
+        floor_s=settings.HANG_FLOOR_S,
+        steps=settings.HANG_STEPS,
+        warm_up_s=settings.HANG_WARM_UP_S,
+        quiet_s=settings.QUIET_S,
+    )
 
 
 def room_limits() -> Limits:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from reliability.agent import identity as identities
-from reliability.agent import registration, standing
+from reliability.agent import registration, standing, standstill
 from reliability.agent.carrying import Hands
 from reliability.agent.clock import ServerClock, steady
 from reliability.agent.collectors.collecting import Collectors
@@ -35,6 +35,7 @@ from reliability.agent.registration import JoinRefused
 from reliability.agent.reporter import Reporter
 from reliability.agent.server import Server, ServerRefused
 from reliability.agent.spool import Spool
+from reliability.agent.tablebook import TableBook
 from reliability.agent.trials import Trials
 from reliability.errors import InvalidInput, ReliabilityError
 from reliability.ports import Runtime
@@ -88,6 +89,13 @@ class AgentNode:
         )
         self._collectors = Collectors(
             config, reports=self._reporter, facts=self._facts, place=self._spool.place, parts=self._jobs.all
+        )
+        self._tables = TableBook(
+            config.data_dir,
+            node=config.name,
+            key=lambda: self._known().order_key,
+            use=self._collectors.use_table,
+            report=self._reporter.report,
         )
         self._engine = EngineWatch(runtime, self._jobs, self._reporter.report)
         self._movers = Movers(config, self._jobs, self._reporter.report)
@@ -148,6 +156,7 @@ class AgentNode:
         self._resume_lease()
         self._movers.start()
         self._engine.start()
+        self._tables.load()
         self._collectors.start()
         for duty in self._duties:
             duty.start()
@@ -230,7 +239,8 @@ class AgentNode:
 
     def _heartbeat(self) -> dict[str, Any]:
         jobs = [part.status() for part in self._jobs.all()]
-        return {"jobs": jobs, "disks": self._disks, "checks": self._collectors.told()}
+        checks, table = self._collectors.told(), self._tables.told()
+        return {"jobs": jobs, "disks": self._disks, "checks": checks, "fault_table": table}
 
     def _facts(self) -> dict[str, Any]:
         """What checks get to know: folders of the tiers, the wall clock against the server's, jobs' storage."""
@@ -249,8 +259,10 @@ class AgentNode:
                 log.warning("superseded: job=%s epoch=%s by=%s", job, part.record.epoch, epoch)
                 self._fences.look_at(part)
         self._jobs.learn_floors(answer)
+        standstill.rules.learn(answer.get("watch"))
         for envelope in answer.get("orders") or ():
             self._desk.receive(envelope)
+        self._tables.take(answer.get("fault_table"))
         if beat:
             self._jobs.judge_adopted(set(_mapping(answer.get("epochs"))), heard_at=self._reporter.answered_at)
             self._report_dropped()

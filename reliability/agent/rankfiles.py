@@ -16,6 +16,7 @@ from reliability.agent.folder import JobFolder
 from reliability.agent.jobrecord import JobRecord
 from reliability.agent.movement import Movement
 from reliability.agent.progress import Progress
+from reliability.agent.standstill import Standstill
 from reliability.agent.watched import Watched
 from reliability.errors import CopyMissing, TierError
 from reliability.tiers import records, shards
@@ -41,6 +42,7 @@ class RankFiles:
         self._report = report
         self._steps: dict[int, tuple[int, float]] = {}
         self._movement = Movement()
+        self._standstill = Standstill(report)
         self._commits: set[str] = set()
         self._changed = False
         self._too_large_in = 0
@@ -64,6 +66,7 @@ class RankFiles:
             for rank in self._record.ranks:
                 self._look_at_progress(rank)
             self._look_at_exits()
+            self._look_at_standstill()
         changed, self._changed = self._changed, False
         return changed
 
@@ -96,7 +99,7 @@ class RankFiles:
         ended = self.exits()
         return [self._status(rank, ended=rank in ended) for rank in self._record.ranks]
 
-    def _status(self, rank: int, *, ended: bool) -> dict[str, Any]:
+    def _status(self, rank: int, *, ended: bool, closely: bool = True) -> dict[str, Any]:
         reading = self.progress(rank)
         since = self._steps.get(rank, (0, self.last_step_at))[1]
         known = reading is not None and reading.step > reading.restored_step
@@ -111,17 +114,17 @@ class RankFiles:
             "phase": phase,
             "progress_age_s": round(steady() - since, 3),
             "plan_version": reading.plan_version if reading else 0,
-            "watch": {} if ended else self._watch(rank, more),
+            "watch": {} if ended else self._watch(rank, more, closely=closely),
         }
 
-    def _watch(self, rank: int, more: Watched | None) -> dict[str, Any]:
+    def _watch(self, rank: int, more: Watched | None, *, closely: bool) -> dict[str, Any]:
         """Return what else is told of a rank that has not ended; the state of its process once it stands still."""
         still_s = self._movement.still_s(rank)
         alive = self._folder.root / "run" / f"alive-{rank}"
         return {
             **(more.told() if more else {}),
             "moved_age_s": round(still_s, 3),
-            "state": rankprocess.state_of(alive) if still_s > STILL_S else "",
+            "state": rankprocess.state_of(alive) if closely and still_s > STILL_S else "",
             "output_age_s": self._movement.quiet_s(rank),
             "output_longest_s": self._movement.longest_quiet_s(rank),
         }
@@ -142,6 +145,12 @@ class RankFiles:
         self._report("first_step", {**first, "plan_version": reading.plan_version, "skips_read": asked})
         self._record.first_steps_reported.append(rank)
         self._changed = True
+
+    def _look_at_standstill(self) -> None:
+        ended = self.exits()
+        live = [rank for rank in self._record.ranks if rank not in ended]
+        if any(self._movement.still_s(rank) > STILL_S for rank in live):
+            self._standstill.look([self._status(rank, ended=False, closely=False) for rank in live])
 
     def _look_at_exits(self) -> None:
         reasons: list[str] = []

@@ -19,7 +19,7 @@ from typing import Any
 from reliability.agent import sendable
 from reliability.agent.sameness import Unsent, Waiting
 
-URGENT = frozenset({"finding", "rank_exit", "container", "first_step", "order_result", "order_refused"})
+URGENT = frozenset({"finding", "rank_exit", "container", "first_step", "order_result", "order_refused", "standstill"})
 """What is sent at once and forced to the disk before anything else goes on."""
 
 LIMIT_BYTES = 200 * 2**20

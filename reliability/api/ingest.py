@@ -20,7 +20,7 @@ from reliability import conf
 from reliability.domain.reports import Batch, parse_batch, parse_registration
 from reliability.errors import InvalidInput, ReliabilityError, StaleEpoch
 from reliability.models import Job, Node
-from reliability.services import access, beats, clock, nodes, orders, reports, retention, snapshots
+from reliability.services import access, beats, clock, fault_tables, nodes, orders, reports, retention, snapshots
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -138,9 +138,12 @@ def _answer(node: Node, batch: Batch, results: list[dict[str, Any]], now: Any) -
     going = retention.may_go(node)
     named |= going.keys()
     jobs = list(Job.objects.filter(name__in=named)) if named else []
+    table = fault_tables.for_node(node, batch.heartbeat.fault_table, now) if batch.heartbeat is not None else None
     return {
+        **({"fault_table": table} if table is not None else {}),
         "server_time": now.timestamp(),
         "lease_s": conf.cluster_policy().lease_s,
+        "watch": conf.progress_rule().told(),
         "results": results,
         "orders": orders.overdue(node, now),
         "epochs": {job.name: job.epoch for job in jobs},

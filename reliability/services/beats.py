@@ -19,7 +19,7 @@ from reliability.services import dispatch, node_checks
 
 SET_BACK = timedelta(seconds=30)
 """What lies further ahead was written by a clock that was set back since; no two servers differ by as much."""
-FACTS = ("pk", "name", "incarnation", "registered_at", "containers", "disks", "spooled")
+FACTS = ("pk", "name", "incarnation", "registered_at", "containers", "disks", "spooled", "fault_table")
 OUTPUT_SLACK = timedelta(seconds=2)
 """Nodes look at output twice a second and tell it once: what differs by less is the same output."""
 ENDED = (Rank.State.EXITED, Rank.State.FAILED)
@@ -136,6 +136,7 @@ def _write_facts(beats: dict[str, Heartbeat], heard: dict[str, datetime]) -> Non
             "containers": {job.job: {"epoch": job.epoch, "container": job.container} for job in beat.jobs},
             "disks": dict(beat.disks),
             "spooled": beat.spooled,
+            "fault_table": dict(beat.fault_table or {}),
         }
         if any(getattr(node, field) != value for field, value in facts.items()):
             Node.objects.filter(pk=node.pk).update(**facts)

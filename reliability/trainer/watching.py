@@ -19,6 +19,7 @@ _SEQ = struct.Struct("<Q")
 _TIMES = 64
 _BUCKET = 1024
 _FIRST_STEPS = 3
+_WARM = 10
 _COMPUTED = 16
 _LOSSES = 128
 _LEAST_LOSSES = 32
@@ -115,7 +116,7 @@ class WatchRecord:
 class StepTimes:
     """How long steps took: median and spread of the last 64, the longest of the last 1024 to 2048.
 
-    The first three of an attempt count for none of it: they compile, and fill caches.
+    The first three of an attempt compile and fill caches: they are forgotten once ten were timed.
     """
 
     def __init__(self) -> None:
@@ -132,12 +133,14 @@ class StepTimes:
     def add(self, took_s: float) -> None:
         """Count one step."""
         self.timed += 1
-        if self.timed <= _FIRST_STEPS:
-            return
         if self.timed % _BUCKET == 0:
             self._longest = [0.0, self._longest[0]]
         self._longest[0] = max(self._longest[0], took_s)
         self._last.append(took_s)
+        if self.timed == _WARM:
+            for _ in range(_FIRST_STEPS):
+                self._last.popleft()
+            self._longest = [max(self._last), 0.0]
 
     def refresh(self) -> None:
         """Work the figures out anew."""

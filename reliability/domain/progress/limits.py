@@ -43,6 +43,10 @@ class Rule:
     quiet_s: float = 600.0
     quiet_longest: float = 3.0
 
+    def told(self) -> dict[str, float]:
+        """Return what nodes are told of it."""
+        return {"floor_s": self.floor_s, "steps": self.steps, "warm_up_s": self.warm_up_s}
+
 
 @dataclass(frozen=True)
 class Limit:

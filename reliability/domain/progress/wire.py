@@ -101,6 +101,18 @@ _WATCH = f.record(
 )
 
 
+STANDSTILL = f.record(
+    {
+        "rank": (f.integer(most=10_000_000), True),
+        "step": (_step, False),
+        "phase": (f.nullable(f.text(most=32), ""), False),
+        "still_s": (_seconds, False),
+        "limit_s": (_seconds, False),
+    }
+)
+"""Body of the report by which a node asks that its job is looked at."""
+
+
 def read(value: object, path: str) -> RankWatch:
     """Return what a heartbeat tells of a rank. Raises InvalidInput with the path of the first bad field."""
     return RankWatch(**_WATCH(value, path))
