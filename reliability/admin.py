@@ -128,7 +128,7 @@ class HoldAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def release(self, request: HttpRequest, rows: QuerySet[models.Hold]) -> None:
         """Let the nodes be used again."""
         for row in rows.filter(released_at=None):
-            nodes.release_hold(row, by=request.user.get_username())
+            nodes.release_hold(row, by=request.user.get_username(), note="Released in the administration.")
 
 
 class EventInline(admin.TabularInline):  # type: ignore[type-arg]

@@ -1,4 +1,4 @@
-"""What people can enter: drills, holds, decisions, and the period on a button. The planner's values: plan_forms."""
+"""What people can enter: drills and decisions. The planner's values: plan_forms; of nodes: node_forms."""
 
 from typing import Any
 
@@ -42,30 +42,6 @@ class DrillForm(StyledForm):
         return str(dict(Drill.What.choices)[self.cleaned_data["what"]])
 
 
-class HoldForm(StyledForm):
-    """Why a node must not be used."""
-
-    reason = forms.CharField(
-        label="Reason",
-        max_length=500,
-        help_text="Shown wherever the node is passed over.",
-        widget=forms.TextInput(attrs={"placeholder": "for example: memory errors, part ordered"}),
-    )
-
-
-class DomainForm(StyledForm):
-    """What fails together with a node."""
-
-    domain = forms.CharField(
-        label="Failure domain",
-        required=False,
-        max_length=80,
-        help_text="Nodes of one domain never keep each other's copies. Empty: it fails for itself. "
-        "An agent that names its domain itself says so again whenever it registers.",
-        widget=forms.TextInput(attrs={"placeholder": "for example: rack-7", "autocomplete": "off"}),
-    )
-
-
 class DecisionForm(StyledForm):
     """A decision on a failover. The digest is of what was shown; a decision binds to it."""
 
@@ -76,3 +52,17 @@ class DecisionForm(StyledForm):
         max_length=1000,
         widget=forms.TextInput(attrs={"placeholder": "Why (kept with the decision)", "autocomplete": "off"}),
     )
+
+
+class IncidentNoteForm(StyledForm):
+    """What a person says of an incident."""
+
+    note = forms.CharField(
+        label="Note",
+        max_length=1000,
+        widget=forms.TextInput(attrs={"placeholder": "Why (kept in the timeline)", "autocomplete": "off"}),
+    )
+
+    def __init__(self, *args: Any, needed: bool = True, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["note"].required = needed

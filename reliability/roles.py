@@ -1,7 +1,8 @@
 """Who may do what: the three groups of users, made after every migration.
 
 viewer reads; operator also runs jobs, applies periods, plans maintenance, closes incidents and says whether
-decisions were right; approver also decides on failovers, changes the fault-code table and says what is automatic.
+decisions were right; approver also decides on failovers, changes the fault-code table, says what is automatic and
+lets a node be used in spite of a quarantine.
 """
 
 from typing import Any
@@ -16,6 +17,7 @@ APPROVER_CODENAMES = (
     "approve_failover",
     "edit_fault_codes",
     "manage_monitor_tokens",
+    "override_quarantine",
     "set_action_modes",
 )
 

@@ -51,7 +51,7 @@ class NodeTable(StyledTable):
 
     caption = "Nodes, what they are for, their condition and when they were last heard"
     name = _cell("node", verbose_name="Node")
-    health = _cell("node_health")
+    health = _cell("node_health", order_by=("worst", "name"))
     role = _cell("node_role")
     place = _cell("node_place", verbose_name="Runs", orderable=False)
     runtime = tables.Column()
@@ -72,6 +72,7 @@ class IncidentTable(StyledTable):
     node = _cell("incident_node", order_by=("node__name",))
     opened_at = _cell("incident_opened", verbose_name="Opened")
     closed_at = _cell("incident_closed", verbose_name="State")
+    judged = _cell("incident_verdict", verbose_name="Was it right?", accessor="pk", orderable=False)
 
     class Meta(StyledTable.Meta):
         empty_text = "No incident matches."

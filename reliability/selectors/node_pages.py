@@ -3,13 +3,15 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from datetime import datetime
 
-from django.db.models import Prefetch, QuerySet
+from django.db.models import Case, IntegerField, Prefetch, QuerySet, Value, When
 
-from reliability.domain.health import USABLE, NodeRole
+from reliability.domain.health import PLACE, USABLE, NodeRole
 from reliability.domain.standby import Verdict
 from reliability.models import Finding, Hold, Node, OrderRecord, Report, Room, Slot, Validation
-from reliability.selectors import core
+from reliability.selectors import core, node_history
+from reliability.selectors.node_history import CauseLine, CheckLine, Happening, QuarantineLine
 from reliability.selectors.rooms import warnings
 
 ROWS = 20
@@ -49,13 +51,23 @@ class NodePage:
     refused: tuple[Report, ...]
     orders: tuple[OrderRecord, ...]
     warnings: tuple[Room, ...]
+    causes: tuple[CauseLine, ...]
+    checks: tuple[CheckLine, ...]
+    quarantines: tuple[QuarantineLine, ...]
+    history: tuple[Happening, ...]
 
 
 def nodes_with_places() -> QuerySet[Node]:
-    """Return nodes with open holds and slots prefetched, for lists."""
-    return Node.objects.prefetch_related(
-        Prefetch("holds", Hold.objects.filter(released_at=None), to_attr="open_holds"),
-        Prefetch("slots", core.active_slots().select_related("job"), to_attr="places"),
+    """Return nodes with open holds and slots prefetched, for lists; the worst first."""
+    places = (When(health=state, then=Value(place)) for state, place in PLACE.items())
+    worst = Case(*places, default=Value(0), output_field=IntegerField())
+    return (
+        Node.objects.annotate(worst=worst)
+        .order_by("worst", "name")
+        .prefetch_related(
+            Prefetch("holds", Hold.objects.filter(released_at=None), to_attr="open_holds"),
+            Prefetch("slots", core.active_slots().select_related("job"), to_attr="places"),
+        )
     )
 
 
@@ -93,7 +105,7 @@ def standby_lines(nodes: Iterable[Node], *, busy: Collection[int | None]) -> lis
     return [StandbyLine(node, tuple(holds[node.pk]), checks.get(node.pk, ()), warm_for(node)) for node in standbys]
 
 
-def node_page(node: Node) -> NodePage:
+def node_page(node: Node, *, now: datetime) -> NodePage:
     """Return what the page of a node shows."""
     holds = list(node.holds.all()[: 2 * ROWS])
     return NodePage(
@@ -106,4 +118,8 @@ def node_page(node: Node) -> NodePage:
         refused=tuple(node.reports.filter(state=Report.State.REFUSED).order_by("-pk")[:ROWS]),
         orders=tuple(node.orders.select_related("job").order_by("-created_at")[:ROWS]),
         warnings=tuple(warnings(nodes=[node.pk])),
+        causes=node_history.cause_lines(node),
+        checks=node_history.check_lines(node, now),
+        quarantines=node_history.quarantine_lines(node),
+        history=node_history.history(node),
     )

@@ -99,6 +99,11 @@ def carriers(rows: Iterable[Quarantine]) -> dict[int, list[Node]]:
     }
 
 
+def spoken(row: Quarantine) -> tuple[str, ...]:
+    """Return the identities of a quarantine as people read them."""
+    return tuple(hardware.spoken(identity) for identity in row.identities)
+
+
 def shared(nodes: Iterable[Node]) -> frozenset[str]:
     """Return the identities that several of the live nodes among these carry: they tell no machine again."""
     live = set(live_nodes().values_list("pk", flat=True))

@@ -101,8 +101,16 @@ STANDING_LOOK = {
 }
 STANDING_WORD = {Standing.ABSENT: "not there", Standing.TRIAL_RESTORED: "trial-restored"}
 ROOM_LOOK = {Level.LOW: ("warn", "exclaim"), Level.FULL: ("bad", "x")}
+CHECK_LOOK = {
+    "passes": ("ok", "check"),
+    "fails": ("bad", "x"),
+    "no result": ("warn", "question"),
+    "out of date": ("warn", "clock"),
+    "awaited": ("mute", "clock"),
+}
 LOOKS: dict[str, dict[Any, tuple[str, str]]] = {
     "health": HEALTH_LOOK,
+    "check": CHECK_LOOK,
     "state": STATE_LOOK,
     "class": CLASS_LOOK,
     "action": ACTION_LOOK,
@@ -285,6 +293,12 @@ def listed(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(str(item) for item in value) or "none"
     return "unknown" if value in (None, "") else str(value)
+
+
+@register.filter
+def split_words(text: str) -> list[str]:
+    """Return the words of a text."""
+    return text.split()
 
 
 @register.filter

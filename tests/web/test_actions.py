@@ -52,7 +52,7 @@ def test_a_hold_needs_a_reason_and_names_its_owner(client_of: Any, job: models.J
     client.post("/nodes/n1/hold/", {"reason": "fan is loud"})
     hold = models.Hold.objects.get()
     assert (hold.owner, hold.reason) == ("operator", "fan is loud")
-    client.post(f"/holds/{hold.pk}/release/")
+    client.post(f"/holds/{hold.pk}/release/", {"note": "repaired"})
     hold.refresh_from_db()
     assert hold.released_by == "operator"
 

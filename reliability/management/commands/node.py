@@ -26,7 +26,9 @@ class Command(BaseCommand):
         domain = actions.add_parser("domain", help="say what fails together with a node, as a rack")
         domain.add_argument("name")
         domain.add_argument("domain", help="as in rack-7; '' for nothing known")
-        actions.add_parser("release", help="lift all holds of a node").add_argument("name")
+        release = actions.add_parser("release", help="lift all holds of a node")
+        release.add_argument("name")
+        release.add_argument("--note", default="", help="why; needed where another person holds it")
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Carry out one action."""
@@ -59,5 +61,5 @@ class Command(BaseCommand):
         if not holds:
             raise CommandError(f"Nothing holds node {options['name']} back.")
         for hold in holds:
-            nodes.release_hold(hold, by=caller())
+            nodes.release_hold(hold, by=caller(), note=options["note"])
             self.stdout.write(f"Released: {hold.reason} (since {hold.created_at:%Y-%m-%d %H:%M} UTC, by {hold.owner}).")
