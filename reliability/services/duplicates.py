@@ -27,6 +27,13 @@ AGENT = "agent"
 LONGEST_SOURCE = 80
 
 
+def ends_nothing(node: Node, code: str) -> bool:
+    """Return whether a code says that something is over of which nothing is open: then the report alone is kept."""
+    clears = fault_codes.table().lookup(code).clears
+    standing = Q(incident=None) | Q(incident__closed_at=None)
+    return bool(clears) and not Finding.objects.filter(standing, node=node, code=clears).exists()
+
+
 def counted_up(
     node: Node,
     code: str,

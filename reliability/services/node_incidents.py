@@ -12,7 +12,7 @@ from django.db.models import Q
 
 from reliability.domain import faults
 from reliability.domain.faults import Action, Judgement
-from reliability.domain.faults.conditions import STABLE_S
+from reliability.domain.faults.conditions import STABLE_S, cleared_by
 from reliability.models import Finding, Incident, Node
 from reliability.selectors import fault_codes, fault_context
 from reliability.services import clock, cluster_incidents, decisions, dispatch, incidents, nodes
@@ -46,7 +46,10 @@ def _judge_code(node: Node, code: str, fresh: Sequence[Finding]) -> Incident | N
         Finding.objects.filter(pk__in=[each.pk for each in fresh]).update(incident=cause)
         dispatch.changed("overview", f"incident:{cause.pk}")
         return cause
-    standing = _ended(node, code) or _standing(node, code)
+    ended = _ended(node, code, fresh)
+    if ended is not None:
+        return ended
+    standing = _standing(node, code)
     judgement = _judgement([*(standing.findings.select_related("node", "job") if standing else ()), *fresh])
     if judgement is None or judgement.undecided:
         return None
@@ -93,17 +96,32 @@ def _describe(incident: Incident, judgement: Judgement, code: str, *, serious: b
     incident.reasons = list(judgement.reasons)
 
 
-def _ended(node: Node, code: str) -> Incident | None:
-    """Close the incident of the condition that this code ends, if one is open that holds nothing; return it."""
+def _ended(node: Node, code: str, fresh: Sequence[Finding]) -> Incident | None:
+    """Give what says that a condition is over to the open incident with that condition, of the node or of a job on it.
+
+    An incident of the node that is only observed is closed when the condition stands at no place any more.
+    """
     clears = fault_codes.table().lookup(code).clears
-    if not clears:
+    rows = Incident.objects.filter(closed_at=None, findings__node=node, findings__code=clears)
+    incident = rows.order_by("-id").first() if clears else None
+    if incident is None:
         return None
-    rows = Incident.objects.filter(node=node, job=None, code=clears, closed_at=None, action=Action.OBSERVE)
-    incident = rows.order_by("-id").first()
-    if incident is not None:
+    observed = incident.job_id is None and incident.action == Action.OBSERVE
+    if observed and not _stands(incident, fresh):
         incident.closed_at, incident.close_reason = clock.now(), f"It ended by itself ({code})."
         incident.save(update_fields=["closed_at", "close_reason"])
+    Finding.objects.filter(pk__in=[each.pk for each in fresh]).update(incident=incident)
+    dispatch.changed("overview", f"node:{node.pk}", f"incident:{incident.pk}")
     return incident
+
+
+def _stands(incident: Incident, fresh: Sequence[Finding]) -> bool:
+    """Return whether a condition of an incident stands at a place that nothing found so far says is over."""
+    matcher = fault_codes.matcher()
+    kept = incident.findings.select_related("node", "job")
+    found = [fault_context.found(each, matcher) for each in (*kept, *fresh)]
+    conditions = [each for each in found if each.code == incident.code]
+    return any(cleared_by(each, found, matcher.table) is None for each in conditions)
 
 
 def _judgement(findings: Sequence[Finding]) -> Judgement | None:

@@ -22,6 +22,8 @@ from reliability.tiers import copying
 
 HOST = "reliability.agent.collectors.check_host"
 SAVE_S = 30.0
+SOURCE = "checks"
+"""Who tells: what the kernel's log tells of the same event is one finding with two witnesses."""
 
 Facts = Callable[[], Mapping[str, Any]]
 
@@ -51,6 +53,7 @@ class NodeChecks:
         self._states: dict[str, Any] = _kept_states(kept)
         self._saved_at = steady()
         self._stuck: dict[str, int] = {}
+        self._hung: set[str] = set()
         self._debounce = Debounce()
         self._limits = {check.name: _stale_s(check, chosen[check.name]) for check in known if check.name in chosen}
         self._following = Following("check_host", host, children, wanted=self._wanted, hear=self._hear, lost=self._lost)
@@ -101,6 +104,10 @@ class NodeChecks:
             measured if isinstance(measured, dict) else {},
             ended_at=at if isinstance(at, float) else steady(),
         )
+        if name in self._hung:
+            self._hung.discard(name)
+            over = Found(code="probe-hang-over", evidence=f"Check {name} returns again.", fields={"check": name})
+            self._debounce.take(over, steady())
         if isinstance(said.get("state"), dict):
             self._states[name] = said["state"]
         for each in said.get("findings") or ():
@@ -112,6 +119,7 @@ class NodeChecks:
     def _hangs(self, name: str, said: Mapping[str, Any]) -> None:
         sentence = f"Check {name} did not return within {said.get('limit_s')} s."
         self._standings.doubt(name, sentence)
+        self._hung.add(name)
         if not said.get("again"):
             self._debounce.take(Found(code="probe-hang", evidence=sentence, fields={"check": name}), steady())
 
@@ -124,7 +132,8 @@ class NodeChecks:
 
     def _tell(self) -> None:
         found = self._debounce.tell(steady())
-        self._reports.report_found([(body_of(each, NODE), "", 0) for each in found], source="checks", place=None)
+        bodies = [({**body_of(each, NODE), "source": SOURCE}, "", 0) for each in found]
+        self._reports.report_found(bodies, source=SOURCE, place=None)
 
     def _save(self) -> None:
         self._saved_at = steady()
