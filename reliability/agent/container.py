@@ -84,12 +84,14 @@ def _mounts(plan: ContainerPlan, folder: Path, programs: Path) -> tuple[Mount, .
 class JobContainer:
     """The container of one job on this node. Who changes it holds the job's order lock.
 
-    `up` is what was last seen of it; `ordered_end` tells whether its end, when it comes, was asked for.
+    `up` is what was last seen of it, `pid` its main process then; `ordered_end` tells whether its end, when it comes,
+    was asked for.
     """
 
     def __init__(self, runtime: Runtime, *, job: str, node: str, folder: Path, programs: Path) -> None:
         self.name = name_of(job, node)
         self.up = False
+        self.pid = 0
         self.ordered_end = False
         self._runtime = runtime
         self._job = job
@@ -117,7 +119,10 @@ class JobContainer:
     def running(self) -> ContainerInfo | None:
         """Return what the runtime knows of it when it runs, None otherwise."""
         info = self.inspect()
-        return info if info is not None and info.state is ContainerState.RUNNING else None
+        if info is None or info.state is not ContainerState.RUNNING:
+            return None
+        self.pid = info.pid
+        return info
 
     def ensure_image(self, image: str) -> str:
         """Return the image's digest, pulling it when absent."""
@@ -135,7 +140,7 @@ class JobContainer:
             epoch=epoch,
             programs=self._programs,
         )
-        self._runtime.start(spec)
+        self.pid = self._runtime.start(spec).pid
 
     def end(self) -> None:
         """End and remove it on order."""

@@ -20,6 +20,7 @@ from reliability.agent.container import JobContainer
 from reliability.agent.folder import JobFolder
 from reliability.agent.hints import HintSocket
 from reliability.agent.jobrecord import JobRecord
+from reliability.agent.memory_kills import MemoryKills
 from reliability.agent.payloads import ContainerPlan, StartPlan
 from reliability.agent.program_part import Environment, ProgramPart
 from reliability.agent.rankfiles import RankFiles, snapshot_problem
@@ -63,7 +64,7 @@ class LocalJob:
         self._changes = Changes()
         self.closed = False
         self._hints = HintSocket(self.folder.socket_path)
-        self.files = RankFiles(self.folder, record, self.report)
+        self.files = RankFiles(self.folder, record, MemoryKills(lambda: self.container.pid).beside(self.report))
         self._watcher = threading.Thread(target=self._watch, name=f"watch-{record.job}", daemon=True)
         self._watcher.start()
 
