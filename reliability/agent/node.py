@@ -246,6 +246,7 @@ class AgentNode:
         """What checks get to know: folders of the tiers, the wall clock against the server's, jobs' storage."""
         skew = self._clock.skew()
         return {
+            "node": self._config.name,
             "memory_dir": str(self._config.memory_dir),
             "ssd_dir": str(self._config.ssd_dir),
             "storage_dirs": sorted({part.record.storage_dir for part in self._jobs.all() if part.record.storage_dir}),

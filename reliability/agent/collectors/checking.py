@@ -33,8 +33,9 @@ class Found:
 class Inputs:
     """What one run gets.
 
-    options: the check's own, with the operator's changes. facts: what the agent knows now (see `collecting.facts_of`).
-    state: what the last run returned, {} at first. since_s: seconds since that run began, None at first.
+    options: the check's own, with the operator's changes. facts: what the agent knows now (folders of the tiers,
+    containers, the clock). state: what the last run returned, {} at first. since_s: seconds since that run began, None
+    at first.
     """
 
     options: Mapping[str, Option]

@@ -37,6 +37,7 @@ class Collectors:
     ) -> None:
         """`place`: up to where a source was told; `parts`: this node's parts of jobs."""
         children = Children(config.data_dir / "log")
+        self._facts = facts
         self._standings = Standings()
         self._whereabouts = Whereabouts(parts)
         self._checks = NodeChecks(
@@ -45,7 +46,7 @@ class Collectors:
             children=children,
             standings=self._standings,
             reports=reports,
-            facts=facts,
+            facts=self._all_facts,
             kept=config.data_dir / "checks.json",
         )
         self._kernel_log = config.kernel_log and NodeKernelLog(
@@ -61,6 +62,10 @@ class Collectors:
             Periodic("facts", FACTS_S, self._checks.tell_facts),
             Periodic("whereabouts", WHEREABOUTS_S, self._whereabouts.look),
         ]
+
+    def _all_facts(self) -> dict[str, Any]:
+        containers = [{"job": job, "pid": pid} for job, pid in self._whereabouts.mains().items()]
+        return {**self._facts(), "containers": containers}
 
     def start(self) -> None:
         """Start all that this node shall have."""

@@ -90,6 +90,10 @@ class Whereabouts:
             return NODE
         return self._by_ancestors(number)
 
+    def mains(self) -> dict[str, int]:
+        """Return the main process of each container with ranks, by job, as it was last seen."""
+        return {job: pid for job, (_, pid) in list(self._mains.items()) if processes.alive(pid)}
+
     # What is known
 
     def _by_number(self, number: int | None) -> Whose | None:

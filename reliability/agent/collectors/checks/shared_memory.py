@@ -23,8 +23,15 @@ def look(asked: Asked) -> Outcome:
     """Return how full shared memory is. `facts["containers"]`: [{"job", "pid"}] of those that run."""
     sheet = Sheet(asked.past)
     places = {"the machine": (str(asked.options["folder"]), "")} | _containers(asked)
+    seen: set[int] = set()
     for place, (folder, job) in places.items():
-        _judge(asked, sheet, place, folder, job)
+        try:
+            device, space = Path(folder).stat().st_dev, os.statvfs(folder)
+        except (OSError, ValueError):
+            continue  # a container that has gone meanwhile, or that may not be looked into, has nothing to tell
+        if device not in seen:  # a container may share the machine's own
+            seen.add(device)
+            _judge(asked, sheet, place, space, job)
     if not sheet.measured:
         return sheet.outcome("Nothing to look at: there is no shared memory here.")
     return sheet.outcome(f"Shared memory has room in {len(sheet.measured)} places.")
@@ -41,12 +48,7 @@ def _containers(asked: Asked) -> dict[str, tuple[str, str]]:
     return found
 
 
-def _judge(asked: Asked, sheet: Sheet, place: str, folder: str, job: str) -> None:
-    """A container that has gone meanwhile, or that may not be looked into, has nothing to tell."""
-    try:
-        space = os.statvfs(folder)
-    except (OSError, ValueError):
-        return
+def _judge(asked: Asked, sheet: Sheet, place: str, space: os.statvfs_result, job: str) -> None:
     total, free = space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize
     if total <= 0 or free > total:
         return
