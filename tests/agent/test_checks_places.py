@@ -80,7 +80,7 @@ def test_why_a_tier_takes_no_files_decides_its_code(
         raise OSError(number, os.strerror(number))
 
     looks = _tiers(tmp_path)
-    monkeypatch.setattr(tiers.os, "fsync", refuse)
+    monkeypatch.setattr(os, "fsync", refuse)
     assert codes(looks.look()) == [code] * 3
 
 
@@ -93,7 +93,7 @@ def test_what_may_not_be_written_at_the_top_of_a_tier_is_no_fault_unless_it_was_
     looks, before = _tiers(tmp_path), _tiers(tmp_path)
     assert before.look().ok
     assert before.look().ok
-    monkeypatch.setattr(tiers.os, "fsync", refuse)
+    monkeypatch.setattr(os, "fsync", refuse)
     assert looks.look().ok
     assert codes(before.look()) == ["tier-unwritable"] * 3
 

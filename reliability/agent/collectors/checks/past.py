@@ -6,7 +6,7 @@ its place counts as no earlier look at all. Instants are seconds of the machine'
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 MOST_KEPT = 8192
 """So many counters, windows and so on are kept of a check."""
@@ -156,11 +156,11 @@ def _list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _whole(value: object) -> bool:
+def _whole(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _any_number(value: object) -> bool:
+def _any_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

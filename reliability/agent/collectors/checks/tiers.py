@@ -85,7 +85,7 @@ def probe(folder: Path, name: str, *, write: bool) -> dict[str, Any]:
         space = os.statvfs(folder)
     except OSError as error:
         return {"failed": error.errno or 0, "what": "read"}
-    said = {
+    said: dict[str, Any] = {
         "free_bytes": space.f_bavail * space.f_frsize,
         "total_bytes": space.f_blocks * space.f_frsize,
         "free_inodes": space.f_favail,
