@@ -13,13 +13,18 @@ from reliability.api import (
     decisions,
     distrust,
     fault_codes,
+    incidents,
     ingest_monitors,
+    maintenance,
     modes,
+    node_acts,
+    node_records,
     plans,
     resources,
     restarts,
     retention,
     snapshots,
+    watching,
 )
 from reliability.api.resources import NUMBER
 from reliability.api.schema import SchemaView, documentation, unversioned_documentation
@@ -29,8 +34,15 @@ RESOURCES: dict[str, Any] = {
     "nodes": resources.Nodes,
     "jobs": resources.Jobs,
     "snapshots": snapshots.Snapshots,
-    "incidents": resources.Incidents,
+    "incidents": incidents.Incidents,
     "failovers": resources.Failovers,
+}
+
+INCIDENT_ACTIONS: dict[str, Any] = {
+    "close": incidents.Close,
+    "reopen": incidents.Reopen,
+    "note": incidents.Note,
+    "release": incidents.Release,
 }
 
 
@@ -65,7 +77,15 @@ class UnversionedRouter(Router):
 def versioned() -> list[URLPattern | URLResolver]:
     """Return the addresses below /api/v1/."""
     router = Router()
-    for name, resource in {**RESOURCES, "plans": plans.Plans, "decisions": decisions.Decisions}.items():
+    for name, resource in {
+        **RESOURCES,
+        "plans": plans.Plans,
+        "decisions": decisions.Decisions,
+        "maintenance": maintenance.Windows,
+        "node-events": node_records.NodeEvents,
+        "holds": node_records.Holds,
+        "quarantines": node_records.Quarantines,
+    }.items():
         router.register(name, resource, basename=name)
     return [
         path("token/", TokenView.as_view(), name="api-token"),
@@ -75,12 +95,35 @@ def versioned() -> list[URLPattern | URLResolver]:
         path("precision/", modes.CodePrecision.as_view(), name="api-precision"),
         re_path(f"^decisions/(?P<pk>{NUMBER})/verdict/$", decisions.GiveVerdict.as_view(), name="api-decision-verdict"),
         re_path(f"^decisions/(?P<pk>{NUMBER})/do/$", decisions.CarryOut.as_view(), name="api-decision-do"),
+        *(
+            re_path(f"^incidents/(?P<pk>{NUMBER})/{name}/$", view.as_view(), name=f"api-incident-{name}")
+            for name, view in INCIDENT_ACTIONS.items()
+        ),
+        re_path(
+            f"^incidents/(?P<pk>{NUMBER})/findings/$",
+            incidents.Findings.as_view({"get": "list"}, basename="incident-findings"),
+            name="api-incident-findings",
+        ),
+        re_path(f"^maintenance/(?P<pk>{NUMBER})/end/$", maintenance.End.as_view(), name="api-maintenance-end"),
+        path("nodes/<slug:name>/hold/", node_acts.HoldNode.as_view(), name="api-node-hold"),
+        path("nodes/<slug:name>/quarantine/", node_acts.QuarantineNode.as_view(), name="api-node-quarantine"),
+        re_path(f"^holds/(?P<pk>{NUMBER})/release/$", node_acts.ReleaseHold.as_view(), name="api-hold-release"),
+        re_path(
+            f"^quarantines/(?P<pk>{NUMBER})/release/$",
+            node_acts.ReleaseQuarantine.as_view(),
+            name="api-quarantine-release",
+        ),
+        re_path(
+            f"^quarantines/(?P<pk>{NUMBER})/override/$", node_acts.Override.as_view(), name="api-quarantine-override"
+        ),
+        path("offenders/", node_acts.Offenders.as_view(), name="api-offenders"),
         path("fault-codes/", fault_codes.FaultCodes.as_view(), name="api-fault-codes"),
         path("fault-codes/judge/", fault_codes.FaultCodeTrial.as_view(), name="api-fault-code-trial"),
         path("fault-codes/<slug:code>/", fault_codes.FaultCodeOne.as_view(), name="api-fault-code"),
         path("monitors/findings/", ingest_monitors.MonitorFindings.as_view(), name="api-monitor-findings"),
         path("jobs/<slug:name>/risk/", snapshots.WorkAtRisk.as_view(), name="job-risk"),
         path("jobs/<slug:name>/restarts/", restarts.Restarts.as_view(), name="api-job-restarts"),
+        path("jobs/<slug:name>/progress/", watching.Progress.as_view(), name="api-job-progress"),
         path("jobs/<slug:name>/retention/", retention.Retention.as_view(), name="api-job-retention"),
         path("jobs/<slug:name>/trials/", retention.Trials.as_view(), name="api-job-trials"),
         path("jobs/<slug:name>/trials/schedule/", retention.Schedule.as_view(), name="api-job-trial-schedule"),

@@ -9,6 +9,7 @@ from reliability.selectors.ledger_rows import LedgerRow, newest_rows
 from reliability.selectors.progress import JobLine, job_lines
 from reliability.selectors.restarts import Restarts, restarts
 from reliability.selectors.rooms import warnings
+from reliability.selectors.watch_pages import Watching, watching_of
 
 LEDGER_ROWS = 20
 ROWS = 10
@@ -42,6 +43,7 @@ class JobPage:
     output: tuple[RankOutput, ...]
     warnings: tuple[Room, ...]
     restarts: Restarts
+    watching: Watching
 
     @property
     def unstarted(self) -> int | None:
@@ -93,5 +95,6 @@ def job_page(job: Job, *, now: datetime) -> JobPage:
         open_failover=next((row for row in failovers if row.ended_at is None), None),
         output=_last_outputs(job),
         restarts=restarts(job, now=now),
+        watching=watching_of(job, now=now),
         warnings=tuple(warnings(nodes=nodes, places=[job.storage_dir])),
     )

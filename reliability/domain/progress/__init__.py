@@ -3,7 +3,7 @@
 All of it is pure: what is known of the ranks goes in, and out comes what is found, with the rule in words.
 """
 
-from reliability.domain.progress.hang import Hang, RankView, Standing, Suspicion, find_hang, standing
+from reliability.domain.progress.hang import Hang, RankView, Standing, Suspicion, find_hang, standing, suspect
 from reliability.domain.progress.limits import Limit, Pace, Rule, limit_of, quiet_limit, step_limit
 from reliability.domain.progress.quiet import Output, Quiet, find_quiet
 from reliability.domain.progress.speed import Drop, SpeedRule, judge_speed
@@ -33,4 +33,5 @@ __all__ = [
     "spread",
     "standing",
     "step_limit",
+    "suspect",
 ]
