@@ -29,7 +29,8 @@ from reliability.services import by_hand, decisions
 
 VERDICTS = choices(Verdict)
 SOURCES = choices(Source)
-TEXT = f.text(most=decisions.LONGEST_NOTE)
+NOTE = f.nullable(f.text(most=decisions.LONGEST_NOTE), "")
+GIVEN = f.record({"verdict": (f.one_of(*Verdict), True), "note": (NOTE, False)})
 
 
 class VerdictSerializer(serializers.ModelSerializer[DecisionVerdict]):
@@ -132,7 +133,6 @@ class GiveVerdict(OfJob):
 
     queryset = Decision.objects.none()
     permission_classes = [MayJudge]
-    body = f.record({"verdict": (f.one_of(*Verdict), True), "note": (f.nullable(TEXT, ""), False)})
 
     @extend_schema(
         summary="Say whether a decision was right",
@@ -142,7 +142,7 @@ class GiveVerdict(OfJob):
     def post(self, request: Request, pk: str) -> Response:
         """Keep a person's verdict; the decision as it is then."""
         found = get_object_or_404(Decision, pk=pk)
-        given = self.read(request.data, self.body, {"verdict", "note"})
+        given = self.read(request.data, GIVEN, {"verdict", "note"})
         try:
             decisions.give_verdict(found, given["verdict"], by=request.user, note=given["note"])
         except ReliabilityError as error:

@@ -104,12 +104,12 @@ def _real() -> QuerySet[Decision]:
 def counts(reach: str, name: str, group: str = "", *, since: datetime | None = None) -> Counts:
     """Return the counts of a code, a family or all codes, on all nodes or those of a failure domain.
 
-    Each incident counts once for each verdict, however often the same was decided in it.
+    Each incident counts once for each verdict, however often the same was decided in it; only those after `since`.
     """
     wanted = {Reach.CODE: {"code": name}, Reach.FAMILY: {"family": name}, Reach.ALL: {}}[Reach(reach)]
     rows = _real().filter(**wanted)
     rows = rows.filter(group=group) if group else rows
-    rows = rows.filter(at__gte=since) if since else rows
+    rows = rows.filter(at__gt=since) if since else rows
     return _counted(rows.order_by().values_list("verdict").annotate(Count("incident", distinct=True)))
 
 

@@ -143,7 +143,7 @@ def _follow(decision: Decision) -> ModeRule | None:
 
 
 def _missed(decision: Decision, rule: ModeRule) -> bool:
-    before = rule.evidence_since is not None and decision.at < rule.evidence_since
+    before = rule.evidence_since is not None and decision.at <= rule.evidence_since
     return decision.verdict == Verdict.WRONG and decision.mode == Mode.AUTOMATIC and not before
 
 

@@ -129,7 +129,8 @@ def set_mode(request: HttpRequest) -> HttpResponse:
         )
     except InvalidInput as error:
         field = FIELDS.get(error.field, error.field)
-        form.add_error(field if field in form.fields else None, _sentence(error))
+        shown = {item.name for item in form.visible_fields()}
+        form.add_error(field if field in shown else None, _sentence(error))
         return _refused(request, form)
     except StaleProposal as error:
         tell_error(request, error)

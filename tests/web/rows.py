@@ -286,6 +286,16 @@ def skip(owner: models.Job, cause: models.Incident, step: int = 1241) -> models.
     )
 
 
+def maintenance() -> models.MaintenanceWindow:
+    """A planned window of tomorrow for a failure domain."""
+    now = timezone.now()
+    ends = now + timedelta(hours=26)
+    return models.MaintenanceWindow.objects.create(
+        scope="domain", domain="row-7", starts_at=now + timedelta(hours=24), ends_at=ends, planned_until=ends,
+        reason="new switches", planned_by="ops", planned_at=now,
+    )  # fmt: skip
+
+
 def full_cluster() -> dict[str, Any]:
     """Five nodes and two standbys in every condition; one job trains, one waits for a decision."""
     trainers = [node(f"n{number}") for number in range(1, 4)]
@@ -384,4 +394,5 @@ def full_cluster() -> dict[str, Any]:
         "monitor": monitors.give_token("dcgm of rack 7", node=lost, by="ada")[0],
         "node": lost,
         "standby": standby,
+        "maintenance": maintenance(),
     }

@@ -24,6 +24,8 @@ PAGES = {
     "incident": {"pk": 0},
     "decisions": {},
     "modes": {},
+    "maintenance": {},
+    "maintenance-window": {"pk": 0},
     "fault-codes": {},
     "fault-code": {"code": "xid-79"},
     "monitors": {},
@@ -72,6 +74,12 @@ POSTS: dict[str, tuple[dict[str, Any], str]] = {
     "mode-set": ({}, "approver"),
     "mode-back": ({}, "approver"),
     "mode-unlock": ({}, "approver"),
+    "incident-close": ({"pk": 0}, "operator"),
+    "incident-reopen": ({"pk": 0}, "operator"),
+    "incident-note": ({"pk": 0}, "operator"),
+    "incident-release": ({"pk": 0}, "approver"),
+    "maintenance-plan": ({}, "operator"),
+    "maintenance-end": ({"pk": 0}, "operator"),
     "token-renew": ({}, "viewer"),
     "token-delete": ({}, "viewer"),
 }
@@ -84,7 +92,8 @@ def address(name: str, values: dict[str, Any], cluster: dict[str, Any]) -> str:
 
     snapshot = cluster["training"].snapshots.first().pk
     keys = {
-        "incident": cluster["incident"].pk,
+        **{f"incident{what}": cluster["incident"].pk for what in ("", "-close", "-reopen", "-note", "-release")},
+        **{f"maintenance-{what}": cluster["maintenance"].pk for what in ("window", "end")},
         "hold-release": cluster["hold"].pk,
         "quarantine-release": cluster["quarantine"].pk,
         "quarantine-override": cluster["quarantine"].pk,
