@@ -66,6 +66,7 @@ class EventKind(StrEnum):
     START = "start"
     DIE = "die"
     OOM = "oom"
+    UNHEALTHY = "unhealthy"
     STREAM_ENDED = "stream_ended"
 
 

@@ -92,6 +92,9 @@ class EngineWatch:
             part.container.up = True
         elif event.kind is EventKind.OOM:
             part.report("container", _body("oom", part, None, oom_killed=True))
+        elif event.kind is EventKind.UNHEALTHY:
+            evidence = f"The check of the image says that container {event.name} is not healthy."
+            part.report("finding", {"code": "container-unhealthy", "rank": None, "evidence": evidence, "count": 1})
         elif event.kind is EventKind.DIE:
             seen = part.begun
             self._died(part, event.exit_code, self._inspected(part), seen=seen)

@@ -88,7 +88,12 @@ class AgentNode:
             who=f"node {config.name} of {config.server}",
         )
         self._collectors = Collectors(
-            config, reports=self._reporter, facts=self._facts, place=self._spool.place, parts=self._jobs.all
+            config,
+            reports=self._reporter,
+            facts=self._facts,
+            place=self._spool.place,
+            parts=self._jobs.all,
+            runtime=runtime,
         )
         self._tables = TableBook(
             config.data_dir,

@@ -9,7 +9,13 @@ from docker.errors import DockerException
 from reliability.ports import EventKind, RuntimeEvent
 from reliability.runtimes.docker_engine import LOST, Engine
 
-KINDS = {"start": EventKind.START, "die": EventKind.DIE, "oom": EventKind.OOM}
+KINDS = {
+    "start": EventKind.START,
+    "die": EventKind.DIE,
+    "oom": EventKind.OOM,
+    "health_status: unhealthy": EventKind.UNHEALTHY,
+}
+WANTED = ["start", "die", "oom", "health_status"]
 BROKEN = (*LOST, DockerException, OSError, ValueError, AttributeError)
 
 
@@ -22,7 +28,7 @@ class EventStream:
     """Events from the moment of construction, on a connection of its own; an engine that is away ends it at once."""
 
     def __init__(self, engine: Engine, labels: Mapping[str, str], *, limit_s: float) -> None:
-        filters = {"type": "container", "event": list(KINDS), "label": label_filters(labels)}
+        filters = {"type": "container", "event": WANTED, "label": label_filters(labels)}
         self._lock = threading.Lock()
         self._closed = False
         self._lines: Any = None

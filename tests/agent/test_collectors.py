@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,11 +14,13 @@ import pytest
 from reliability.agent.collectors import choosing
 from reliability.agent.collectors.checking import Check, Found, Inputs, Outcome
 from reliability.agent.collectors.debouncing import FLOOD, LONGEST_S, MOST_AT_ONCE, Debounce
+from reliability.agent.collectors.engine_answers import HANGS_S, EngineAnswers
 from reliability.agent.collectors.found import Ready
 from reliability.agent.collectors.node_checks import NodeChecks
 from reliability.agent.collectors.standing import Standings
 from reliability.agent.probes.children import Children
 from reliability.errors import InvalidInput
+from reliability.runtimes.docker import DockerRuntime
 from tests.agent.ingest import until
 
 
@@ -178,3 +181,24 @@ def test_many_different_things_wait_for_the_end_of_the_moment_and_none_is_left_o
     assert len(rest) < 1100
     assert sum(count for _, count in rest) == 20_000 - MOST_AT_ONCE
     assert rest[-1][0] == FLOOD
+
+
+# The container engine
+
+
+def test_an_engine_that_takes_calls_and_never_answers_hangs_and_one_that_is_away_does_not(folder: Path) -> None:
+    reports, standings = Reports(), Standings()
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(folder / "engine.sock"))
+        silent.listen()
+        hanging = DockerRuntime(f"unix://{folder}/engine.sock", call_limit_s=HANGS_S + 0.2)
+        engine = EngineAnswers(hanging.ping, standings=standings, reports=reports)
+        engine.look()
+        assert standings.told()["engine"]["ok"] is None
+        assert "did not answer within 5 s" in standings.told()["engine"]["reason"]
+        assert [(body["code"], body["fields"]) for body in reports.bodies] == [("probe-hang", {"check": "engine"})]
+    away = DockerRuntime(f"unix://{folder}/engine.sock", call_limit_s=HANGS_S + 0.2)
+    engine = EngineAnswers(away.ping, standings=standings, reports=reports)
+    engine.look()
+    assert standings.told()["engine"]["ok"] is False
+    assert len(reports.bodies) == 1

@@ -7,8 +7,9 @@ to which all is told, in one write: after a restart nothing is told twice and no
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from reliability.agent.collectors import choosing
+from reliability.agent.collectors import choosing, engine_answers
 from reliability.agent.collectors.checks import CHECKS
+from reliability.agent.collectors.engine_answers import EngineAnswers
 from reliability.agent.collectors.found import Reports
 from reliability.agent.collectors.node_checks import Facts, NodeChecks
 from reliability.agent.collectors.node_kernel_log import Changes, NodeKernelLog
@@ -18,6 +19,7 @@ from reliability.agent.config import AgentConfig
 from reliability.agent.localjob import LocalJob
 from reliability.agent.periodic import Periodic
 from reliability.agent.probes.children import Children
+from reliability.ports import Runtime
 
 FACTS_S = 2.0
 WHEREABOUTS_S = 1.0
@@ -34,6 +36,7 @@ class Collectors:
         facts: Facts,
         place: Callable[[str], str | None],
         parts: Callable[[], Collection[LocalJob]],
+        runtime: Runtime,
     ) -> None:
         """`place`: up to where a source was told; `parts`: this node's parts of jobs."""
         children = Children(config.data_dir / "log")
@@ -62,6 +65,9 @@ class Collectors:
             Periodic("facts", FACTS_S, self._checks.tell_facts),
             Periodic("whereabouts", WHEREABOUTS_S, self._whereabouts.look),
         ]
+        if runtime.kind == "docker":
+            engine = EngineAnswers(runtime.ping, standings=self._standings, reports=reports)
+            self._duties.append(Periodic("engine-answers", engine_answers.PERIOD_S, engine.look))
 
     def _all_facts(self) -> dict[str, Any]:
         containers = [{"job": job, "pid": pid} for job, pid in self._whereabouts.mains().items()]
