@@ -17,8 +17,8 @@ from reliability.api.export import Column, columns
 from reliability.api.parameters import FormatNegotiation, StrictFilterBackend
 from reliability.domain.failover import OPEN
 from reliability.domain.snapshots import Tier
-from reliability.models import Failover, Hold, Incident, Job, Node
-from reliability.selectors import core
+from reliability.models import Failover, Hold, Job, Node
+from reliability.selectors import core, quarantined
 
 NUMBER = "[0-9]{1,18}"
 Rows = list[Any]
@@ -76,11 +76,12 @@ class Resource(ReadOnlyModelViewSet[Any]):
 
 @extend_schema_view(list=extend_schema(summary="Nodes"), retrieve=extend_schema(summary="A node"))
 class Nodes(Resource):
-    """Nodes with role, tier, health, holds and facts of the host."""
+    """Nodes with role, tier, health and why, checks, holds and facts of the host."""
 
     queryset = Node.objects.prefetch_related(
         Prefetch("slots", core.active_slots().select_related("job"), to_attr="active_slots"),
         Prefetch("holds", Hold.objects.filter(released_at=None), to_attr="open_holds"),
+        "checks",
     )
     serializer_class = serializers.NodeSerializer
     filterset_class = filters.NodeFilters
@@ -90,8 +91,15 @@ class Nodes(Resource):
         "agent_version", "cpus=host_facts.cpus", "memory_bytes=host_facts.memory_bytes",
         "cpu_model=host_facts.cpu_model", "spooled",
         *(f"{tier}_free_bytes=disks.{tier}.free_bytes" for tier in Tier),
-        "registered_at", "last_seen_at",
+        "registered_at", "last_seen_at", "health_since", "quarantines",
     )  # fmt: skip
+
+    def detailed(self, rows: Rows) -> Rows:
+        """Return the rows with the quarantines that keep them from use."""
+        barred = quarantined.by_node(rows)
+        for row in rows:
+            row.barred = barred.get(row.pk, ())
+        return rows
 
 
 @extend_schema_view(list=extend_schema(summary="Jobs"), retrieve=extend_schema(summary="A job"))
@@ -105,20 +113,6 @@ class Jobs(Resource):
     csv_columns = columns(
         "name", "state", "state_reason", "nodes", "ranks_per_node", "world_size", "epoch", "step", "runtime", "image",
         "approval", "every_steps", "created_by", "created_at", "started_at", "ended_at",
-    )  # fmt: skip
-
-
-@extend_schema_view(list=extend_schema(summary="Incidents"), retrieve=extend_schema(summary="An incident"))
-class Incidents(Resource):
-    """Faults as judged, with every finding behind them."""
-
-    queryset = Incident.objects.select_related("job", "node").prefetch_related("findings__node")
-    serializer_class = serializers.IncidentSerializer
-    filterset_class = filters.IncidentFilters
-    lookup_value_regex = NUMBER
-    csv_columns = columns(
-        "id", "state", "job", "node", "epoch", "code", "fault_class", "action", "summary", "reasons", "opened_at",
-        "closed_at", "close_reason",
     )  # fmt: skip
 
 

@@ -2,15 +2,17 @@
 
 from typing import Any
 
+from django.utils import timezone
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from reliability.domain.failover import State
 from reliability.domain.faults import Action
 from reliability.domain.goodput import lost_steps, totals
-from reliability.models import Failover, FailoverEvent, Finding, Hold, Incident, Job, Node, Rank, Slot
+from reliability.domain.health import NodeHealth
+from reliability.models import Failover, FailoverEvent, Finding, Hold, Job, Node, NodeCheck, Rank, Slot
 from reliability.models.nodes import choices
-from reliability.selectors import core
+from reliability.selectors import core, node_history
 from reliability.selectors.stages import by_state
 
 ACTIONS = choices(Action)
@@ -29,22 +31,55 @@ class HoldSerializer(serializers.ModelSerializer[Hold]):
 
     class Meta:
         model = Hold
-        fields = ("owner", "reason", "created_at")
+        fields = ("id", "owner", "reason", "created_at", "expires_at")
+
+
+class HealthCauseSerializer(serializers.Serializer[Any]):
+    """Why a node is in its condition, and what clears it; instants in seconds since 1970."""
+
+    key = serializers.CharField()
+    state = serializers.ChoiceField(choices(NodeHealth))
+    text = serializers.CharField()
+    clears = serializers.CharField()
+    since = serializers.FloatField()
+    ended_at = serializers.FloatField(allow_null=True)
+
+
+class NodeCheckSerializer(serializers.ModelSerializer[NodeCheck]):
+    """A standing check. `state`: passes, fails, no result, out of date or awaited; only the first is well."""
+
+    state = serializers.SerializerMethodField()
+
+    class Meta:
+        model = NodeCheck
+        fields = ("name", "state", "ok", "reason", "since", "checked_at", "limit_s", "measured")
+
+    def get_state(self, row: NodeCheck) -> str:
+        """Return what it says now."""
+        return node_history.check_state(row, timezone.now())
 
 
 class NodeSerializer(serializers.ModelSerializer[Node]):
-    """A node. `jobs` are those whose ranks it runs, `holds` those that are in force."""
+    """A node. `jobs` are those whose ranks it runs, `holds` those that are in force, `causes` the worst first."""
 
+    causes = HealthCauseSerializer(source="health_causes", many=True, read_only=True)
+    checks = NodeCheckSerializer(many=True, read_only=True)
+    quarantines = serializers.SerializerMethodField()
     jobs = serializers.SerializerMethodField()
     holds = HoldSerializer(source="open_holds", many=True, read_only=True)
 
     class Meta:
         model = Node
         fields = (
-            "name", "role", "tier", "preemptible", "failure_domain", "health", "health_reason", "jobs", "holds",
+            "name", "role", "tier", "preemptible", "failure_domain", "health", "health_reason", "health_since",
+            "causes", "checks", "quarantines", "jobs", "holds",
             "runtime", "address", "agent_version", "host_facts", "hardware_ids", "spooled", "disks", "registered_at",
             "last_seen_at",
         )  # fmt: skip
+
+    def get_quarantines(self, node: Node) -> list[int]:
+        """Return the quarantines that keep it from use."""
+        return [each.number for each in getattr(node, "barred", ())]
 
     def get_jobs(self, node: Node) -> list[str]:
         """Return names of jobs."""
@@ -104,26 +139,6 @@ class FindingSerializer(serializers.ModelSerializer[Finding]):
         fields = (
             "code", "node", "rank", "epoch", "fault_class", "action", "severity", "evidence", "count", "found_at",
         )  # fmt: skip
-
-
-class IncidentSerializer(serializers.ModelSerializer[Incident]):
-    """An incident with its findings."""
-
-    job = NameField()
-    node = NameField()
-    state = serializers.SerializerMethodField()
-    findings = FindingSerializer(many=True, read_only=True)
-
-    class Meta:
-        model = Incident
-        fields = (
-            "id", "state", "job", "node", "epoch", "code", "fault_class", "action", "summary", "reasons",
-            "opened_at", "closed_at", "close_reason", "findings",
-        )  # fmt: skip
-
-    def get_state(self, incident: Incident) -> str:
-        """Return open or closed."""
-        return "open" if incident.closed_at is None else "closed"
 
 
 class EventSerializer(serializers.ModelSerializer[FailoverEvent]):
