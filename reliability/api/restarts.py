@@ -36,7 +36,7 @@ class BatchSkipSerializer(serializers.ModelSerializer[BatchSkip]):
         fields = ("id", "step", "state", "reason", "digest", "offered_at", "decided_by", "decided_at", "note")
 
 
-class CauseSerializer(serializers.Serializer[Any]):
+class RestartCauseSerializer(serializers.Serializer[Any]):
     """The budget of one cause: class and family of the fault's code."""
 
     cause = serializers.CharField()
@@ -44,7 +44,7 @@ class CauseSerializer(serializers.Serializer[Any]):
     left = serializers.IntegerField()
 
 
-class ToldSerializer(serializers.Serializer[Any]):
+class SkippingSerializer(serializers.Serializer[Any]):
     """What the present attempt was told to leave out. `unread_by`: ranks past their first step that never asked."""
 
     epoch = serializers.IntegerField()
@@ -60,10 +60,10 @@ class RestartsSerializer(serializers.Serializer[Any]):
     first_s = serializers.FloatField()
     longest_s = serializers.FloatField()
     waits_until = serializers.DateTimeField(allow_null=True)
-    causes = CauseSerializer(many=True)
+    causes = RestartCauseSerializer(many=True)
     attempts = AttemptEndSerializer(source="ends", many=True)
     skips = BatchSkipSerializer(many=True)
-    skipping = ToldSerializer(source="told")
+    skipping = SkippingSerializer(source="told")
     class_actions = serializers.DictField(source="actions", child=serializers.CharField())
 
 

@@ -64,7 +64,7 @@ def _choose(
 
 def open_epoch(job: Job, number: int, *, snapshot: SnapshotId | None, reason: str, now: datetime) -> None:
     """Write down what an epoch restores, before anything is started in it."""
-    values = {
+    values: dict[str, Any] = {
         "reason": reason,
         "restored_epoch": snapshot.epoch if snapshot else None,
         "restored_step": snapshot.step if snapshot else None,
