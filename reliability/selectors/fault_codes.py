@@ -5,9 +5,10 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
+from reliability.domain.fault_tables import shipped
 from reliability.domain.faults import MATCHER, TABLE, FaultCode, Matcher, Table
 from reliability.domain.faults.changing import changed_row
-from reliability.models import FaultCodeChange
+from reliability.models import FaultCodeChange, Node
 
 Mark = tuple[int, datetime, str]
 
@@ -23,6 +24,29 @@ def in_force() -> dict[str, FaultCodeChange]:
 def history(code: str) -> list[FaultCodeChange]:
     """Return the changes of a code, newest first."""
     return list(FaultCodeChange.objects.filter(code=code).order_by("-version"))
+
+
+def last_change() -> int:
+    """Return the number of the last change, 0 when the table is as shipped."""
+    return FaultCodeChange.objects.order_by("-id").values_list("id", flat=True).first() or 0
+
+
+def changes_in_force() -> tuple[int, dict[str, dict[str, Any]]]:
+    """Return the number of the last change, and code -> values of all that differs from the table as shipped."""
+    changes = in_force()
+    differing = {code: each.values for code, each in changes.items() if each.kind != FaultCodeChange.Kind.RESET}
+    return max((each.pk for each in changes.values()), default=0), differing
+
+
+def matching_otherwise() -> list[Node]:
+    """Return nodes that match lines with another table than the one in force: an older one, or of another version."""
+    number = last_change()
+    return [
+        node
+        for node in Node.objects.exclude(last_seen_at=None).order_by("name")
+        if node.fault_table
+        and (node.fault_table.get("changes"), node.fault_table.get("shipped")) != (number, shipped())
+    ]
 
 
 def _mark() -> Mark | None:

@@ -5,10 +5,12 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 
+from reliability.domain.fault_tables import MOST_CHANGED
 from reliability.domain.faults import TABLE
 from reliability.domain.faults.changing import changed_row, may_be_switched_off, read_code, read_values
 from reliability.errors import InvalidInput, StaleProposal
 from reliability.models import FaultCodeChange
+from reliability.selectors import fault_codes
 from reliability.services import clock, dispatch
 
 Kind = FaultCodeChange.Kind
@@ -80,6 +82,7 @@ def _keep(
         raise _overtaken(code)
     if kind != Kind.RESET:
         changed_row(TABLE, code, values)
+        _room_for(code)
     try:
         with transaction.atomic():
             kept = FaultCodeChange.objects.create(
@@ -95,6 +98,14 @@ def _keep(
         raise _overtaken(code) from error
     dispatch.changed("overview")
     return kept
+
+
+def _room_for(code: str) -> None:
+    """Raise InvalidInput (field `code`) when more would differ than is sent to the nodes."""
+    differing = fault_codes.changes_in_force()[1]
+    if code not in differing and len(differing) >= MOST_CHANGED:
+        hint = "Take changes back that are not needed any more."
+        raise InvalidInput("code", f"{len(differing)} codes differ from the table as shipped, no more can", hint=hint)
 
 
 def _overtaken(code: str) -> StaleProposal:

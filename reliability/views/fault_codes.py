@@ -9,6 +9,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_POST, require_safe
 
+from reliability.domain.fault_tables import shipped
 from reliability.domain.faults import Origin
 from reliability.errors import InvalidInput, ReliabilityError, StaleProposal
 from reliability.fault_code_forms import AddForm, ChangeForm, LineForm, ReasonForm, SearchForm
@@ -50,6 +51,9 @@ def _list(request: HttpRequest, *, form: AddForm | None = None, status: int = 20
         "changed": set(fault_codes.in_force()),
         "tried": tried,
         "found": _found(tried) if "line" in request.GET and tried.is_valid() else None,
+        "otherwise": fault_codes.matching_otherwise(),
+        "last_change": fault_codes.last_change(),
+        "shipped": shipped(),
         "recent": FaultCodeChange.objects.all()[:RECENT],
         "add": form or AddForm(initial=NEW, auto_id=ADDING),
         "adding": form is not None,

@@ -33,6 +33,8 @@ class Ingest:
         self.floors: dict[str, int] = {}
         self.ssd_floors: dict[str, int] = {}
         self.may_go: dict[str, dict[str, list[list[int]]]] = {}
+        self.later: Callable[[dict[str, Any]], bool] = lambda item: False
+        self.fault_table: dict[str, str] | None = None
         self.malformed: Callable[[dict[str, Any]], bool] = lambda item: False
         self.refused: Callable[[dict[str, Any]], bool] = lambda item: False
         self.replaced = ""
@@ -143,6 +145,7 @@ class Ingest:
             "storage_floor": self.floors,
             "ssd_floor": self.ssd_floors,
             "may_go": self.may_go,
+            **({"fault_table": self.fault_table} if self.fault_table else {}),
         }
         return 409 if any(result["status"] == "refused" for result in results) else 200, answer
 
@@ -163,6 +166,8 @@ class Ingest:
                 "message": "older epoch",
                 "hint": "",
             }
+        if self.later(item):
+            return {"seq": item["seq"], "status": "later", "code": "", "message": "", "hint": ""}
         known = (incarnation, item["seq"]) in self._seen
         if not known:
             self._seen.add((incarnation, item["seq"]))

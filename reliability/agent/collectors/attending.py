@@ -28,5 +28,12 @@ def attend(serve: Callable[[Hearing, dict[str, Any]], None]) -> None:
 def _first(hearing: Hearing) -> dict[str, Any] | None:
     while data := os.read(0, 65536):
         for message in hearing.feed(data):
-            return message
+            return _with_news(message, hearing)
     return None
+
+
+def _with_news(wanted: dict[str, Any], hearing: Hearing) -> dict[str, Any]:
+    """Return what is wanted with what the agent said since: the machine may be slow, and both come at once."""
+    for news in hearing.feed(b""):
+        wanted = {**wanted, **news}
+    return wanted

@@ -54,6 +54,7 @@ class Following:
         self._lock = threading.Lock()
         self._child: Child | None = None
         self._left: int | None = None
+        self._missed: dict[str, Any] = {}
         self._thread = threading.Thread(target=self._keep, name=f"collector-{name}", daemon=True)
 
     def start(self) -> None:
@@ -77,13 +78,17 @@ class Following:
 
     def tell(self, message: Mapping[str, Any]) -> None:
         """Say something to the child. One that is not there gets it with what it is asked first."""
-        data = json.dumps(message).encode() + b"\n"
         with self._lock:
             if self._child is None or self._child.stdin is None:
-                return
-            # A full pipe means that it hangs; half a message is no harm then: it is started again.
-            with contextlib.suppress(OSError, ValueError):
-                os.write(self._child.stdin.fileno(), data)
+                self._missed |= message
+            else:
+                self._write(self._child, message)
+
+    def _write(self, child: Child, message: Mapping[str, Any]) -> None:
+        # A full pipe means that it hangs; half a message is no harm then: it is started again.
+        with contextlib.suppress(OSError, ValueError):
+            if child.stdin is not None and message:
+                os.write(child.stdin.fileno(), json.dumps(message).encode() + b"\n")
 
     def _keep(self) -> None:
         wait_s = FIRST_WAIT_S
@@ -105,11 +110,14 @@ class Following:
 
     def _run_guarded(self) -> str:
         """Run a child to its end and return why it ended. Boundary: whatever happens, it is started again."""
+        with self._lock:
+            self._missed = {}
         try:
             child = self._children.attend(self._module, self._wanted())
         except OSError as error:
             return f"It cannot be started: {error}."
         with self._lock:
+            self._write(child, self._missed)  # said between the wish and now
             self._child = child
         try:
             return self._listen(child)

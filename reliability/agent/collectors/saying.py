@@ -8,6 +8,7 @@ other ones.
 
 import json
 import os
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -50,14 +51,16 @@ class Hearing:
 
     def __init__(self) -> None:
         self._open = b""
+        self._lines: deque[bytes] = deque()
         self.deaf = False
 
     def feed(self, data: bytes) -> Iterator[dict[str, Any]]:
-        """Yield the messages that are complete now."""
+        """Yield the messages that are complete now; those that are not asked for come with the next call."""
         *lines, self._open = (self._open + data).split(b"\n")
         self.deaf = self.deaf or len(self._open) > LONGEST
-        for line in lines:
-            message = _message(line)
+        self._lines.extend(lines)
+        while self._lines:
+            message = _message(self._lines.popleft())
             if message is not None:
                 yield message
 
