@@ -53,6 +53,8 @@ class Cluster:
     port: int
     broker_port: int
     settings: dict[str, str] = field(default_factory=dict)
+    kernel_logs: dict[str, str] = field(default_factory=dict)
+    """Where the agent of a host reads the kernel's lines, when not in a file of that host (`kernel_log`)."""
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     # -- the control plane ---------------------------------------------------
@@ -177,7 +179,8 @@ class Cluster:
                 "--address", host.address, "--runtime", "docker", "--docker-url", f"unix://{host.socket}",
                 "--data-dir", str(host.data_dir), "--memory-dir", str(host.memory_dir),
                 "--ssd-dir", str(host.ssd_dir), "--join-token-file", str(token_file),
-                "--role", role, "--tier", str(tier), "--kernel-log", f"file:{self.kernel_log(name)}",
+                "--role", role, "--tier", str(tier),
+                "--kernel-log", self.kernel_logs.get(name) or f"file:{self.kernel_log(name)}",
             ],
             cwd=REPO, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
         )  # fmt: skip
