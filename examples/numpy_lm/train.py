@@ -101,7 +101,8 @@ def main() -> None:
             continue
         log.take(step, ids)
         own_loss, gradients = model.loss_and_gradients(*text.windows(ids, args.context))
-        loss, gradients = mean_over_ranks(group, run.world_size, own_loss, gradients)
+        with run.collective():  # what was computed before it tells a slow rank from those that wait for it
+            loss, gradients = mean_over_ranks(group, run.world_size, own_loss, gradients)
         run.before_update()  # a snapshot may have been copied beside all this
         optimizer.update(gradients, learning_rate(step, steps=args.steps, peak=args.rate, warm_up=args.steps // 10 + 1))
         time.sleep(args.step_sleep)

@@ -95,7 +95,8 @@ def main() -> None:
         inputs, targets = text.windows(ids, args.context)
         optimizer.zero_grad()
         own_loss = nn.functional.cross_entropy(parallel(inputs).flatten(0, 1), targets.flatten())
-        own_loss.backward()
+        with run.collective():  # gradients are summed in it: forward pass and update tell a slow rank from the others
+            own_loss.backward()
         optimizer.step()
         schedule.step()
         loss = mean(own_loss)

@@ -58,7 +58,8 @@ class Checkpoints:
     def save(self, step: int, state: dict[str, Any]) -> None:
         """Save a state; it is whole for a node once every rank has written. Training goes on when one could not."""
         try:
-            self._save(step, state)
+            with self.steps.saving():
+                self._save(step, state)
         except (OSError, dcp.CheckpointException) as error:  # of any rank, and told to all of them
             self.steps.failed(step, error)
         self.steps.run.resumed()

@@ -8,22 +8,26 @@ Lightning writes and reads its own checkpoint; this callback has it saved when t
 Lightning leaves out of it (the random generators), and tells the node of every step.
 """
 
+import contextlib
 import random
 from typing import Any
 
 import torch
 from lightning.pytorch import Callback
 
-from .steps import Steps
+from .steps import VALIDATION_LIMIT_S, Steps
 
 FILE = "lightning.ckpt"
 
 
 class SnapshotCallback(Callback):  # type: ignore[misc]
-    """Saves when a snapshot is due, each a folder with one checkpoint of Lightning in it."""
+    """Saves when a snapshot is due, each a folder with one checkpoint of Lightning in it, and announces validations."""
 
-    def __init__(self, steps: Steps | None = None) -> None:
+    def __init__(self, steps: Steps | None = None, *, validation_limit_s: float = VALIDATION_LIMIT_S) -> None:
+        """`validation_limit_s`: seconds that a validation may take before it counts as a hang."""
         self.steps = steps or Steps()
+        self._validation_limit_s = validation_limit_s
+        self._phase = contextlib.ExitStack()
         self._random: dict[str, Any] | None = None
         self._saved = self.steps.start
 
@@ -46,16 +50,26 @@ class SnapshotCallback(Callback):  # type: ignore[misc]
         """Save with all ranks. Training goes on where the disk does not take it, unless others wait for this rank."""
         first = trainer.local_rank == 0
         try:
-            path = self.steps.gathering(step, own=first)
-            trainer.strategy.barrier()
-            trainer.save_checkpoint(path / FILE)
-            trainer.strategy.barrier()
-            if first:
-                self.steps.seal(step)
+            with self.steps.saving():
+                path = self.steps.gathering(step, own=first)
+                trainer.strategy.barrier()
+                trainer.save_checkpoint(path / FILE)
+                trainer.strategy.barrier()
+                if first:
+                    self.steps.seal(step)
         except OSError as error:
             if trainer.world_size > 1:
                 raise
             self.steps.failed(step, error)
+
+    def on_validation_start(self, *_about: Any) -> None:
+        """A validation may take longer than a step."""
+        self._phase.close()
+        self._phase.enter_context(self.steps.run.phase("validation", limit_s=self._validation_limit_s))
+
+    def on_validation_end(self, *_about: Any) -> None:
+        """Training goes on."""
+        self._phase.close()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the random generators: without it a resumed run is another one."""

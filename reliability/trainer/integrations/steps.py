@@ -18,6 +18,11 @@ from ..errors import ConfigurationError, describe
 from ..folder import JobFolder
 from ..hints import Hints
 
+SAVE_LIMIT_S = 1800.0
+"""How long a framework may write a checkpoint before it counts as a hang."""
+VALIDATION_LIMIT_S = 3600.0
+"""How long a validation of a framework may take before it counts as a hang, unless a callback is told otherwise."""
+
 
 class Steps:
     """The step folders of one rank, and its word to the node about how far it is."""
@@ -74,6 +79,10 @@ class Steps:
         """Say that a folder which has its final name is whole, also where this node had nothing to write into it."""
         step_folder.mkdir(parents=True, exist_ok=True)
         (step_folder / self._marker).touch()
+
+    def saving(self) -> contextlib.AbstractContextManager[None]:
+        """Announce that a framework's checkpoint is being written: no hang for as long as that may take."""
+        return self.run.phase("snapshot", limit_s=SAVE_LIMIT_S)
 
     def failed(self, step: int, error: BaseException) -> None:
         """Tell that a step could not be saved, and remove what was gathered of it; training goes on without it."""
