@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from reliability.agent import sendable
 from reliability.agent.collectors.checking import Check, Inputs, Outcome
 from reliability.agent.collectors.checks import CHECKS, disks, ecc, infiniband, links, memory, temperatures
+from reliability.agent.collectors.checks.asked import ROOTS
 from reliability.domain import fields
 from reliability.domain.faults import TABLE
 from tests.agent.looks import Looks
@@ -106,6 +107,18 @@ def test_a_machine_that_shows_nothing_is_no_fault(name: str, tmp_path: Path) -> 
     module, _ = READERS[name]
     outcome = Looks(module.look, module.OPTIONS, tmp_path / "nothing here").look()
     assert (outcome.ok is not False, list(outcome.findings)) == (True, [])
+
+
+@pytest.mark.parametrize(
+    ("check", "option"),
+    [(check, name) for check in CHECKS for name in ROOTS if name in check.options],
+    ids=lambda each: getattr(each, "name", each),
+)
+def test_a_check_that_is_pointed_at_nothing_is_unknown_and_keeps_its_past(check: Check, option: str) -> None:
+    inputs = Inputs(options={**check.options, option: "/nothing/here"}, state={"boot": "a"})
+    outcome = check.run(inputs)
+    assert (outcome.ok, outcome.state) == (None, {"boot": "a"})
+    assert "/nothing/here" in outcome.reason
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)

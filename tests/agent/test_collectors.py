@@ -109,7 +109,7 @@ def _checked(text: str, folder: Path) -> dict[str, Any]:
     path = folder / "checks.toml"
     path.write_text(text)
     known = (
-        Check(name="disks", run=run, options={"least": 0.5, "root": "/", "deep": False}),
+        Check(name="disks", run=run, options={"least": 0.5, "root": "/", "deep": False, "free_share": 0.1}),
         Check(name="ecc", run=run),
     )
     return choosing.chosen(known, path)
@@ -117,7 +117,8 @@ def _checked(text: str, folder: Path) -> dict[str, Any]:
 
 def test_the_operators_file_changes_what_it_names_and_no_more(folder: Path) -> None:
     found = _checked("[disks]\nleast = 1\nperiod_s = 30\n[ecc]\nenabled = false\n", folder)
-    assert found == {"disks": {"least": 1.0, "root": "/", "deep": False, "period_s": 30.0, "limit_s": 5.0}}
+    same = {"root": "/", "deep": False, "free_share": 0.1, "limit_s": 5.0}
+    assert found == {"disks": {"least": 1.0, "period_s": 30.0, **same}}
 
 
 @pytest.mark.parametrize(
@@ -129,6 +130,9 @@ def test_the_operators_file_changes_what_it_names_and_no_more(folder: Path) -> N
         ("[disks]\ndeep = 1\n", "disks.deep 1 cannot be used"),
         ("[disks]\nperiod_s = 0\n", "disks.period_s 0.0 cannot be used"),
         ("[disks]\nlimit_s = nan\n", "disks.limit_s nan cannot be used"),
+        ("[disks]\nleast = -1\n", "disks.least -1 cannot be used"),
+        ("[disks]\nfree_share = 5\n", "disks.free_share 5 cannot be used"),
+        ("[disks]\nroot = 'host/sys'\n", "disks.root 'host/sys' cannot be used"),
         ("disks = 1\n", "'disks' stands outside a section"),
         ("[disks\n", "checks.toml"),
     ],

@@ -20,6 +20,7 @@ from reliability.agent.collectors.checking import Check, Option
 from reliability.errors import InvalidInput
 
 LEAST_S, MOST_S = 0.1, 86400.0
+MOST_NUMBER = 1e12
 _FIELD = "--checks-file"
 
 
@@ -67,10 +68,27 @@ def _values(check: Check, section: Mapping[str, Any]) -> dict[str, Option]:
 
 def _value(check: str, name: str, value: Any, default: Option) -> Option:
     """Return a value of the type that the default has; a whole number may stand for one with a fraction."""
-    if isinstance(default, bool | str):
-        if isinstance(value, type(default)):
-            return value
-    elif isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-        return float(value)
+    if isinstance(default, str) and isinstance(value, str):
+        return _text(check, name, value, default)
+    if isinstance(default, bool) and isinstance(value, bool):
+        return value
+    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if number and not isinstance(default, bool | str):
+        return _number(check, name, float(value))
     words = {bool: "true or false", str: "a text"}.get(type(default), "a number")
     raise InvalidInput(_FIELD, f"{check}.{name} {value!r} cannot be used", hint=f"It must be {words}.")
+
+
+def _text(check: str, name: str, value: str, default: str) -> str:
+    if default.startswith("/") and not value.startswith("/"):
+        raise InvalidInput(_FIELD, f"{check}.{name} {value!r} cannot be used", hint=f"A whole path, as {default}.")
+    return value
+
+
+def _number(check: str, name: str, value: float) -> float:
+    """What an option's name ends with tells what numbers make sense."""
+    most = 1.0 if name.endswith("_share") else MOST_S if name.endswith("_s") else MOST_NUMBER
+    if not 0 <= value <= most:
+        hint = f"A number from 0 to {most:g}."
+        raise InvalidInput(_FIELD, f"{check}.{name} {value:g} cannot be used", hint=hint)
+    return value

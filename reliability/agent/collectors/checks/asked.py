@@ -10,6 +10,8 @@ from reliability.agent.collectors.checking import Inputs, Option, Outcome
 from reliability.agent.collectors.checks.past import Past
 from reliability.agent.collectors.checks.tree import Tree
 
+ROOTS = ("root", "proc")
+"""Options that name where the kernel shows itself."""
 _PROC = Tree(Path("/proc"))
 
 
@@ -31,9 +33,13 @@ class Asked:
 
 
 def runs(look: Callable[[Asked], Outcome]) -> Callable[[Inputs], Outcome]:
-    """Return what runs a look now, on this machine."""
+    """Return what runs a look now, on this machine. Where there is nothing to read from, it cannot be told."""
 
     def run(inputs: Inputs) -> Outcome:
+        for name in ROOTS:
+            place = inputs.options.get(name)
+            if isinstance(place, str) and not Tree(Path(place)).there():
+                return Outcome(ok=None, reason=f"{name} = {place}: there is no such folder.", state=inputs.state)
         boot = _PROC.text("sys", "kernel", "random", "boot_id") or ""
         return look(Asked(inputs.options, inputs.facts, Past(inputs.state, boot=boot, at=steady())))
 

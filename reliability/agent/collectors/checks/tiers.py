@@ -55,6 +55,9 @@ def look(asked: Asked) -> Outcome:
     answers = apart.asked(asks, limit_s=asked.limit("answer_s"), stuck=asked.past.notes("stuck"))
     asked.past.note("stuck", answers.stuck)
     sheet = Sheet(asked.past)
+    for tier in ("memory", "ssd", "storage"):
+        if asked.options[tier] and not str(asked.options[tier]).startswith("/"):
+            sheet.unknown(f"The option {tier} is no whole path: {asked.options[tier]}.")
     for tier, said in answers.said.items():
         _judge(asked, sheet, tier, folders[tier], said)
     for tier in answers.silent:
