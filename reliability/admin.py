@@ -8,7 +8,7 @@ from typing import Any
 
 from django.contrib import admin, messages
 from django.contrib.auth.models import User
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import PermissionDenied, ValidationError
 from django.db.models import Model, QuerySet
 from django.forms import ModelForm
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
@@ -17,8 +17,9 @@ from django.urls import URLPattern, path
 from rest_framework.authtoken.models import TokenProxy
 
 from reliability import models
+from reliability.domain import class_actions
 from reliability.domain.failover import State
-from reliability.errors import ReliabilityError
+from reliability.errors import InvalidInput, ReliabilityError
 from reliability.forms import DecisionForm
 from reliability.services import failovers, nodes
 
@@ -79,11 +80,23 @@ class NodeAdmin(PartlyEditableAdmin):
     search_fields = ("name", "address")
 
 
+class JobPolicyForm(ModelForm):  # type: ignore[type-arg]
+    """How a job is guarded: a class or action that is none is named."""
+
+    def clean_class_actions(self) -> dict[str, str]:
+        """Return class -> action; nothing given means that the table and the cluster decide."""
+        try:
+            return class_actions.read(self.cleaned_data["class_actions"] or {}, "class_actions")
+        except InvalidInput as error:
+            raise ValidationError(f"{error.message}. {error.hint}") from error
+
+
 @admin.register(models.Job)
 class JobAdmin(PartlyEditableAdmin):
     """Jobs: how each is guarded can be changed."""
 
-    editable = ("approval", "unknown_action", "lease_rule", "restart_budget")
+    form = JobPolicyForm
+    editable = ("approval", "unknown_action", "class_actions", "lease_rule", "restart_budget")
     list_display = ("name", "state", "epoch", "approval", "every_steps", "created_by", "created_at")
     list_filter = ("state", "approval")
     search_fields = ("name",)

@@ -117,9 +117,9 @@ class JobSerializer(serializers.ModelSerializer[Job]):
         model = Job
         fields = (
             "name", "state", "state_reason", "nodes", "ranks_per_node", "world_size", "epoch", "step", "runtime",
-            "image", "approval", "unknown_action", "lease_rule", "restart_budget", "every_steps", "snapshot_folder",
-            "warn_full_within_s", "warn_free_share", "created_by", "created_at", "started_at", "ended_at", "slots",
-            "ranks",
+            "image", "approval", "unknown_action", "lease_rule", "class_actions", "restart_budget", "every_steps",
+            "snapshot_folder", "warn_full_within_s", "warn_free_share", "created_by", "created_at", "started_at",
+            "ended_at", "slots", "ranks",
         )  # fmt: skip
 
     def get_step(self, job: Job) -> int | None:
@@ -161,6 +161,7 @@ class FailoverSerializer(serializers.ModelSerializer[Failover]):
 
     `stages` are in order, `stage_seconds` the sum of each. `recovery_s` runs from the first finding to the first step
     of every rank; null unless it completed. `lost_steps` are done again; null when the step of the fault is unknown.
+    `start_after`: the back-off ends then; null where none was needed.
     """
 
     job = NameField()
@@ -180,8 +181,8 @@ class FailoverSerializer(serializers.ModelSerializer[Failover]):
         fields = (
             "id", "job", "kind", "state", "state_since", "incident", "fault_class", "fault_code", "failed_node",
             "standby", "moves", "from_epoch", "to_epoch", "restore_epoch", "restore_step", "fault_step",
-            "lost_steps", "attempt", "decided_by", "decided_at", "decision_note", "fault_at", "created_at",
-            "ended_at", "judged_s", "recovery_s", "stages", "stage_seconds", "events",
+            "lost_steps", "attempt", "start_after", "decided_by", "decided_at", "decision_note", "fault_at",
+            "created_at", "ended_at", "judged_s", "recovery_s", "stages", "stage_seconds", "events",
         )  # fmt: skip
 
     def get_lost_steps(self, failover: Failover) -> int | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from reliability import conf
 from reliability.domain import goodput
 from reliability.domain.failover import OPEN, State
 from reliability.models import Failover, FailoverEvent, Finding, Incident, OrderRecord, Report, Validation
@@ -72,6 +73,24 @@ class FailoverPage:
     lost_steps: int | None
     differences: tuple[Difference, ...]
     earlier: tuple[Failover, ...]
+    limit_s: float | None
+    waits_until: datetime | None
+
+
+def limit_s(failover: Failover) -> float | None:
+    """Return how long a recovery may stay in its present state; None where it waits for a person or a standby."""
+    policy = conf.cluster_policy()
+    limits = {
+        State.FENCING: policy.fence_limit_s,
+        State.FENCE_UNCONFIRMED: policy.lease_s + policy.fence_limit_s,
+        State.RESTORING: policy.restore_limit_s,
+        State.STARTING: policy.start_limit_s,
+        State.VERIFYING: policy.verify_limit_s,
+    }
+    back_off = (failover.start_after - failover.state_since).total_seconds() if failover.start_after else 0.0
+    limit = limits.get(State(failover.state))
+    waits = failover.state == State.STARTING
+    return limit if limit is None or not waits else limit + max(0.0, back_off)
 
 
 def timeline(failover: Failover, events: Sequence[FailoverEvent], *, now: datetime) -> Timeline:
@@ -128,4 +147,6 @@ def failover_page(failover: Failover, *, now: datetime) -> FailoverPage:
         lost_steps=goodput.lost_steps(failover.fault_step, failover.restore_step),
         differences=_differences(superseded) if superseded else (),
         earlier=earlier,
+        limit_s=limit_s(failover),
+        waits_until=failover.start_after if failover.start_after and failover.start_after > now else None,
     )

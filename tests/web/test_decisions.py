@@ -137,6 +137,12 @@ def test_nothing_but_policy_can_be_edited_in_the_administration(people: Any, req
     client.post(reverse("admin:reliability_job_change", args=[job.pk]), {**values, "state": "completed", "epoch": 99})
     job.refresh_from_db()
     assert (job.approval, job.lease_rule, job.restart_budget) == ("automatic", "stop", 3)
+    address = reverse("admin:reliability_job_change", args=[job.pk])
+    wrong = client.post(address, {**values, "class_actions": '{"network": "reboot"}'})
+    assert "&#x27;reboot&#x27; is no action" in wrong.content.decode()
+    client.post(address, {**values, "class_actions": '{"network": "hold"}'})
+    job.refresh_from_db()
+    assert job.class_actions == {"network": "hold"}
     assert (job.state, job.epoch) == ("waiting", 1)
     client.post(reverse("admin:reliability_failover_change", args=[request_.pk]), {"state": "completed"})
     request_.refresh_from_db()
