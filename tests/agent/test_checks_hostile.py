@@ -14,7 +14,7 @@ from reliability.agent import sendable
 from reliability.agent.collectors.checking import Check, Inputs, Outcome
 from reliability.agent.collectors.checks import CHECKS, disks, ecc, infiniband, links, memory, temperatures
 from reliability.agent.collectors.checks.asked import ROOTS
-from reliability.domain import fields
+from reliability.domain import fields, standing_checks
 from reliability.domain.faults import TABLE
 from tests.agent.looks import Looks
 
@@ -55,8 +55,14 @@ GARBAGE = (
 
 def _sent(outcome: Outcome) -> None:
     """What a look comes to can be sent, and the server takes it."""
-    told = json.loads(sendable.text_of({"measured": dict(outcome.measured), "reason": outcome.reason}))
-    fields.document(told["measured"], "measured")
+    beat = {
+        "ok": outcome.ok,
+        "reason": outcome.reason,
+        "measured": dict(outcome.measured),
+        "age_s": 0.0,
+        "limit_s": 9.0,
+    }
+    standing_checks.read(json.loads(sendable.text_of({"a": beat})), "checks")
     for each in outcome.findings:
         assert each.code in TABLE
         fields.plain_values(dict(each.fields), "fields")
@@ -100,6 +106,15 @@ def test_loops_pipes_folders_and_strange_names_in_place_of_files_are_no_fault(na
         outcome = looks.look(after_s=1000.0)
         assert (outcome.ok is not False, list(outcome.findings)) == (True, [])
         _sent(outcome)
+
+
+def test_a_machine_with_very_many_parts_still_fits_into_a_heartbeat(tmp_path: Path) -> None:
+    looks = Looks(infiniband.look, infiniband.OPTIONS, tmp_path)
+    for place in range(200):
+        looks.write({f"class/infiniband/äöü-adapter-{place}/ports/1/state": "4: ACTIVE"})
+    outcome = looks.look()
+    assert (outcome.measured["ports"], outcome.measured["left_out"]) == (200, ["states"])
+    _sent(outcome)
 
 
 @pytest.mark.parametrize("name", READERS)

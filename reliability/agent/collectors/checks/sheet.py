@@ -4,6 +4,7 @@ A condition is told once when it begins, and once more, by its code with `-over`
 each time.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +22,8 @@ MOST_TOLD = 64
 """So many findings of one look are told; conditions that are left are told by the next look."""
 MOST_MEASURED = 64
 MOST_TEXT = 200
+MOST_JSON = 3000
+"""Characters of JSON of what one look measured: a heartbeat with more than 4000 would be refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +84,7 @@ class Sheet:
         return Outcome(
             ok=ok,
             reason=_joined(reasons),
-            measured={**bounded(self.measured), **({"codes": codes} if codes else {})},
+            measured=fitting({**({"codes": codes} if codes else {}), **bounded(self.measured)}),
             findings=findings,
             state=self._past.kept(),
         )
@@ -123,6 +126,16 @@ def _joined(reasons: list[str]) -> str:
         text, shown = longer, shown + 1
     more = f" And {len(reasons) - shown} more." if shown < len(reasons) else ""
     return text[: MOST_REASON - len(more)] + more
+
+
+def fitting(measured: dict[str, Any]) -> dict[str, Any]:
+    """Return as much of what was measured as a heartbeat takes; what is largest is left out first, and named."""
+    left_out = []
+    while len(json.dumps({**measured, "left_out": left_out})) > MOST_JSON:
+        largest = max(measured, key=lambda name: len(json.dumps(measured[name])))
+        measured = {name: value for name, value in measured.items() if name != largest}
+        left_out = [*left_out, largest][:10]
+    return {**measured, **({"left_out": left_out} if left_out else {})}
 
 
 def bounded(value: Any) -> Any:
