@@ -49,9 +49,19 @@ class ModeForm(ScopeForm):
         label="Of at least so many", required=False, min_value=1, max_value=MOST_DECISIONS
     )
     unlocks_itself = forms.BooleanField(
-        label="Becomes automatic by itself", required=False, help_text="Else it is offered here."
+        label="Becomes automatic by itself",
+        required=False,
+        help_text="Else it is offered here.",
+        widget=forms.CheckboxInput(attrs={"class": "form-check-input"}),
     )
-    field_order = ("group", "mode", "needed_percent", "least_decisions", "unlocks_itself", "reason")
+    field_order: tuple[str, ...] = (
+        "group",
+        "mode",
+        "needed_percent",
+        "least_decisions",
+        "unlocks_itself",
+        "reason",
+    )
 
     def clean(self) -> dict[str, Any]:
         """Ask for both numbers or none."""
@@ -72,15 +82,14 @@ class ModeForm(ScopeForm):
 class WideModeForm(ModeForm):
     """The same for a family of codes, or for all."""
 
-    reach = forms.ChoiceField(label="For", choices=[("all", "all codes"), ("family", "the family")])
-    name = forms.ChoiceField(label="Family", required=False)
-    field_order = ("reach", "name", *ModeForm.field_order)
-
     def __init__(self, *args: Any, families: list[str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        field = self.fields["name"]
-        assert isinstance(field, forms.ChoiceField)
-        field.choices = [("", "none"), *((name, name) for name in families)]
+        wide, named = [("all", "all codes"), ("family", "the family")], [(name, name) for name in families]
+        self.fields["reach"] = forms.ChoiceField(label="For", choices=wide)
+        self.fields["name"] = forms.ChoiceField(label="Family", required=False, choices=[("", "none"), *named])
+        for name in ("reach", "name"):
+            self.fields[name].widget.attrs["class"] = "form-select"
+        self.order_fields(("reach", "name", *self.field_order))
 
 
 class VerdictForm(forms.Form):

@@ -2,9 +2,7 @@
 
 from typing import Any
 
-from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
-from django_filters import rest_framework as filters
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema, extend_schema_view
 from rest_framework import serializers
@@ -14,7 +12,7 @@ from rest_framework.response import Response
 
 from reliability.api.export import columns
 from reliability.api.fault_codes import WRONG, Conflict
-from reliability.api.filters import ordering, since, until
+from reliability.api.filters import DecisionFilters
 from reliability.api.resources import NUMBER, MayView, Resource
 from reliability.api.retention import OfJob
 from reliability.api.serializers import ACTIONS, NameField
@@ -61,30 +59,6 @@ class DecisionSerializer(serializers.ModelSerializer[Decision]):
             "id", "incident", "job", "node", "epoch", "code", "family", "fault_class", "action", "mode", "group",
             "summary", "digest", "drill", "at", "by_hand", "by_hand_at", "verdict", "verdicts",
         )  # fmt: skip
-
-
-class DecisionFilters(filters.FilterSet):
-    """Decisions by code, family, failure domain, job, node, mode and verdict; `since`, `until`: when they were made."""
-
-    code = filters.CharFilter()
-    family = filters.CharFilter()
-    group = filters.CharFilter(label="a failure domain")
-    job = filters.CharFilter(field_name="job__name")
-    node = filters.CharFilter(field_name="node__name")
-    incident = filters.NumberFilter(min_value=0, max_value=2**62, decimal_places=0)
-    mode = filters.MultipleChoiceFilter(choices=MODES)
-    verdict = filters.ChoiceFilter(choices=[("missing", "missing"), *VERDICTS], method="by_verdict", label="verdict")
-    since = since("at")
-    until = until("at")
-    ordering = ordering("id", "at", "code", "mode", "verdict")
-
-    class Meta:
-        model = Decision
-        fields = ()
-
-    def by_verdict(self, rows: QuerySet[Decision], _name: str, value: str) -> QuerySet[Decision]:
-        """Keep those with this verdict, or those that still have none."""
-        return rows.filter(verdict="" if value == "missing" else value)
 
 
 @extend_schema_view(list=extend_schema(summary="Decisions"), retrieve=extend_schema(summary="A decision"))

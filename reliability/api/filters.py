@@ -4,7 +4,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django import forms
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.utils import timezone
 from django_filters import rest_framework as filters
 from django_filters.fields import IsoDateTimeField
 
@@ -12,10 +13,23 @@ from reliability.domain.failover import Kind, State
 from reliability.domain.faults import Action, FaultClass
 from reliability.domain.health import NodeHealth, NodeRole
 from reliability.domain.ledger import Standing
+from reliability.domain.precision import Verdict
 from reliability.domain.snapshots import CopyState, Tier
-from reliability.models import Failover, Incident, Job, Node, Plan, Snapshot, SnapshotCopy
+from reliability.models import (
+    Decision,
+    Failover,
+    Finding,
+    Incident,
+    Job,
+    MaintenanceWindow,
+    Node,
+    Plan,
+    Snapshot,
+    SnapshotCopy,
+)
+from reliability.models.decisions import MODES
 from reliability.models.nodes import choices
-from reliability.selectors import ledger_rows
+from reliability.selectors import incident_pages, ledger_rows
 
 
 class InstantField(IsoDateTimeField):
@@ -173,6 +187,7 @@ class IncidentFilters(filters.FilterSet):
     code = filters.CharFilter()
     job = filters.CharFilter(field_name="job__name")
     node = filters.CharFilter(field_name="node__name")
+    text = filters.CharFilter(method="by_text", max_length=200, label="in the incident or in its evidence")
     since = since("opened_at")
     until = until("opened_at")
     ordering = ordering("opened_at", "closed_at", "job__name", "node__name", "fault_class")
@@ -181,9 +196,79 @@ class IncidentFilters(filters.FilterSet):
         model = Incident
         fields = ()
 
+    def by_text(self, rows: QuerySet[Incident], _name: str, value: str) -> QuerySet[Incident]:
+        """Keep those with a text."""
+        return incident_pages.with_text(rows, value)
+
     def by_state(self, rows: QuerySet[Incident], _name: str, value: str) -> QuerySet[Incident]:
         """Return open or closed ones."""
         return rows.filter(closed_at__isnull=value == "open")
+
+
+class FindingFilters(filters.FilterSet):
+    """Findings by code and node; `since` and `until` are about when they were found."""
+
+    code = filters.CharFilter()
+    node = filters.CharFilter(field_name="node__name")
+    since = since("found_at")
+    until = until("found_at")
+
+    class Meta:
+        model = Finding
+        fields = ()
+
+
+class MaintenanceFilters(filters.FilterSet):
+    """Planned windows by state, node and failure domain; `since`, `until`: those that share an instant with it."""
+
+    state = filters.ChoiceFilter(
+        choices=(("planned", "planned"), ("under way", "under way"), ("over", "over")), method="by_state", label="state"
+    )
+    node = filters.CharFilter(field_name="nodes__name", distinct=True, label="one that is named")
+    domain = filters.CharFilter()
+    since = InstantFilter(field_name="ends_at", lookup_expr="gt", label="ends after, ISO 8601")
+    until = InstantFilter(field_name="starts_at", lookup_expr="lt", label="starts before, ISO 8601")
+    ordering = ordering("starts_at", "ends_at")
+
+    class Meta:
+        model = MaintenanceWindow
+        fields = ()
+
+    def by_state(self, rows: QuerySet[MaintenanceWindow], _name: str, value: str) -> QuerySet[MaintenanceWindow]:
+        """Keep those that stand so now."""
+        now = timezone.now()
+        wanted = {
+            "planned": Q(starts_at__gt=now, ends_at__gt=F("starts_at")),
+            "under way": Q(starts_at__lte=now, ends_at__gt=now),
+            "over": Q(ends_at__lte=now) | Q(ends_at=F("starts_at")),
+        }
+        return rows.filter(wanted[value])
+
+
+class DecisionFilters(filters.FilterSet):
+    """Decisions by code, family, failure domain, job, node, mode and verdict; `since`, `until`: when they were made."""
+
+    code = filters.CharFilter()
+    family = filters.CharFilter()
+    group = filters.CharFilter(label="a failure domain")
+    job = filters.CharFilter(field_name="job__name")
+    node = filters.CharFilter(field_name="node__name")
+    incident = filters.NumberFilter(min_value=0, max_value=2**62, decimal_places=0)
+    mode = filters.MultipleChoiceFilter(choices=MODES)
+    verdict = filters.ChoiceFilter(
+        choices=[("missing", "missing"), *choices(Verdict)], method="by_verdict", label="verdict"
+    )
+    since = since("at")
+    until = until("at")
+    ordering = ordering("id", "at", "code", "mode", "verdict")
+
+    class Meta:
+        model = Decision
+        fields = ()
+
+    def by_verdict(self, rows: QuerySet[Decision], _name: str, value: str) -> QuerySet[Decision]:
+        """Keep those with this verdict, or those that still have none."""
+        return rows.filter(verdict="" if value == "missing" else value)
 
 
 class FailoverFilters(filters.FilterSet):

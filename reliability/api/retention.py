@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema
@@ -155,7 +156,7 @@ _NOT_NOW = {409: OpenApiResponse(OpenApiTypes.OBJECT, description="why it cannot
 class OfJob(APIView):
     """What all of these share."""
 
-    queryset = Snapshot.objects.none()
+    queryset: QuerySet[Any] = Snapshot.objects.none()
     permission_classes = [MayOperate]
     parser_classes = [SmallJSONParser]
     renderer_classes = [JSONRenderer]

@@ -92,7 +92,7 @@ def need_of(rule: ModeRule | None) -> Need | None:
 def _counted(rows: Iterable[tuple[str, int]]) -> Counts:
     found: dict[str, int] = defaultdict(int)
     for verdict, count in rows:
-        found[NAMES[verdict]] += count  # type: ignore[index]
+        found[NAMES[verdict]] += count
     return Counts(**found)
 
 

@@ -88,7 +88,8 @@ def _raised(decision: Decision) -> Incident:
 
 def _do(decision: Decision, incident: Incident, name: str) -> Failover | None:
     if decision.action == Action.HOLD:
-        return _hold(decision, incident, name)
+        _hold(decision, incident, name)
+        return None
     failover = failovers.propose(incident)
     if failover is None:
         raise StaleProposal(f"Job {decision.job} is over.", hint="There is nothing left to do.")
@@ -98,8 +99,7 @@ def _do(decision: Decision, incident: Incident, name: str) -> Failover | None:
 
 def _hold(decision: Decision, incident: Incident, name: str) -> None:
     if decision.job_id:
-        told = {"state": Job.State.WAITING, "state_reason": decision.summary}
-        Job.objects.filter(pk=decision.job_id).exclude(state__in=Job.TERMINAL).update(**told)
+        failovers.hold(incident)
     elif decision.node is not None:
         reason = HOLD_REASON.format(pk=decision.pk, summary=decision.summary)
         nodes.mark_unhealthy(decision.node, incident)
