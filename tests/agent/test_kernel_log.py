@@ -455,3 +455,26 @@ def test_a_process_that_the_kernel_names_is_told_as_its_rank_also_when_it_is_gon
     _write(node, f"python3[{os.getpid()}]: segfault at 0 ip 00007f sp 00007f error 4 in libc.so[7f1d2c000000+8a000]")
     other = until(lambda: _found(ingest)[2:])[0]
     assert (other["rank"], other["fields"]["process_of"]) == (None, "other")
+
+
+@pytest.mark.engine
+def test_a_line_that_root_writes_to_the_real_device_is_reported_once(folder: Path, ingest: Ingest) -> None:
+    agent = AgentProcess(folder, ingest.url, ingest.node)
+    agent.start("--kernel-log", "kmsg")
+    try:
+        until(lambda: any(beat["checks"].get("kernel_log", {}).get("ok") for beat in ingest.beats), 30)
+        bus = os.getpid() % 256
+        write_kmsg(XID.format(bus))
+        mine = f"0000:{bus:02x}:00"
+
+        def found() -> list[dict[str, Any]]:
+            return [body for body in _found(ingest) if body["fields"].get("device") == mine]
+
+        assert until(found)[0]["code"] == "xid-79"
+        agent.kill()
+        agent.start("--kernel-log", "kmsg")
+        write_kmsg(XID.replace("79", "48").format(bus))
+        until(lambda: "xid-48" in {body["code"] for body in found()}, 30)
+        assert [body["code"] for body in found()] == ["xid-79", "xid-48"]
+    finally:
+        agent.end()

@@ -104,7 +104,7 @@ class Cluster:
         wait_for(
             "the control plane answers",
             lambda: b"Stepkeeper is up" in log.read_bytes()[before:] or self._ended("up"),
-            limit_s=60,
+            limit_s=180,
         )
 
     def stop_server(self) -> None:
