@@ -202,6 +202,17 @@ def test_what_turns_read_only_is_told_and_what_always_was_is_not(tmp_path: Path)
     assert {str(each.fields["device"]) for each in turned.findings} == {"sda", "nvme0n1p2"}
 
 
+@pytest.mark.parametrize("word", ["emergency_ro", "shutdown"])
+def test_a_file_system_that_stopped_after_an_error_is_read_only_though_it_is_mounted_rw(
+    tmp_path: Path, word: str
+) -> None:
+    looks = _disks(tmp_path)
+    looks.look()
+    looks.look()
+    looks.write({"self/mounts": MOUNTS.format(f"rw,{word}", "rw")})
+    assert codes(looks.look()) == ["filesystem-read-only"]
+
+
 def test_a_file_system_that_counts_errors_is_damaged_over_starts_of_the_machine_too(tmp_path: Path) -> None:
     looks = _disks(tmp_path)
     looks.look()

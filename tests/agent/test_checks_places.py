@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from reliability.agent.collectors.checks import apart, clock_skew, file_servers, shared_memory, tiers
+from reliability.agent.collectors.checking import Outcome
+from reliability.agent.collectors.checks import apart, clock_skew, disks, file_servers, shared_memory, tiers
 from reliability.agent.collectors.checks.mounted import mounts
 from reliability.agent.collectors.checks.tree import Tree
 from tests.agent.looks import Looks, codes
@@ -153,6 +154,64 @@ def test_a_tier_that_hangs_is_unknown_and_the_others_are_told_as_ever(silent_mou
     assert hangs.ok is None
     assert codes(hangs) == ["probe-hang"]
     assert set(hangs.measured) == {"memory", "storage"}
+
+
+def _on_device(outcome: Outcome, device: str) -> list[str]:
+    return [each.code for each in outcome.findings if each.fields.get("device") == device]
+
+
+def _turn_read_only(folder: Path, device: str) -> list[str]:
+    """Have a file system turn read-only; return the codes to expect.
+
+    With STEPKEEPER_REAL_ERRORS it meets an error, which the kernel tells in its log: whoever follows that sees it too.
+    """
+    if os.environ.get("STEPKEEPER_REAL_ERRORS"):
+        Path(f"/sys/fs/ext4/{device}/trigger_fs_error").write_text("an error for a test\n")
+        return ["filesystem-damaged", "filesystem-read-only"]
+    subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
+    return ["filesystem-read-only"]
+
+
+@ROOT
+@pytest.mark.engine
+def test_a_real_file_system_that_turns_read_only_is_told_and_its_tier_takes_no_files(tmp_path: Path) -> None:
+    image, folder = tmp_path / "image", tmp_path / "ssd"
+    folder.mkdir()
+    image.write_bytes(b"")
+    os.truncate(image, 16 * 2**20)
+    subprocess.run(["mkfs.ext4", "-q", str(image)], check=True)
+    mounted = subprocess.run(["mount", "-o", "loop,errors=remount-ro", str(image), str(folder)], check=False)
+    if mounted.returncode != 0:
+        pytest.skip("no loop device can be mounted")
+    try:
+        device = next(each.source for each in mounts(Tree(Path("/proc"))) or [] if each.folder == str(folder))[5:]
+        disk, tier = Looks(disks.look, disks.OPTIONS, tmp_path), _tiers(tmp_path)
+        disk.options = disks.OPTIONS
+        for looks in (disk, tier):
+            looks.look()
+            looks.look()
+        expected = _turn_read_only(folder, device)
+        assert _on_device(disk.look(), device) == expected
+        assert codes(tier.look()) == ["tier-read-only"]
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@ROOT
+@pytest.mark.engine
+def test_a_real_tier_without_room_is_full_and_well_again_when_there_is_some(tmp_path: Path) -> None:
+    looks = _tiers(tmp_path)
+    folder = tmp_path / "ssd"
+    if LIBC.mount(b"small", os.fsencode(folder), b"tmpfs", 0, b"size=64k") != 0:
+        pytest.skip("tmpfs cannot be mounted")
+    try:
+        assert looks.look().ok
+        (folder / "snapshot").write_bytes(bytes(65_536))
+        assert codes(looks.look()) == ["disk-full"]
+        (folder / "snapshot").unlink()
+        assert codes(looks.look()) == ["disk-full-over"]
+    finally:
+        LIBC.umount2(os.fsencode(folder), MNT_DETACH)
 
 
 def test_a_place_whose_process_still_hangs_is_not_asked_again() -> None:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from reliability.agent.collectors.checks.tree import Tree
 
+_STOPPED = frozenset({"ro", "emergency_ro", "shutdown"})
+"""Options of a mount that takes no writes: newer kernels leave "rw" there and add a word after an error."""
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
@@ -25,7 +27,7 @@ def mounts(proc: Tree) -> list[Mount] | None:
         return None
     found = (line.split(" ") for line in text.split("\n"))
     return [
-        Mount(_plain(parts[0]), _plain(parts[1]), parts[2], "rw" in parts[3].split(","))
+        Mount(_plain(parts[0]), _plain(parts[1]), parts[2], not _STOPPED & set(parts[3].split(",")))
         for parts in found
         if len(parts) >= 6 and {"rw", "ro"} & set(parts[3].split(","))
     ]
