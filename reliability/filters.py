@@ -11,7 +11,7 @@ from reliability.domain.snapshots import Tier
 from reliability.models import Decision, Failover, Incident, Job, Node, Snapshot
 from reliability.models.decisions import MODES
 from reliability.models.nodes import choices
-from reliability.selectors import core, ledger_rows
+from reliability.selectors import core, incident_pages, ledger_rows
 
 
 class StyledFilterSet(filters.FilterSet):
@@ -62,23 +62,39 @@ class NodeFilter(StyledFilterSet):
 
 
 class IncidentFilter(StyledFilterSet):
-    """Incidents by job, class, and whether they are open."""
+    """Incidents by whether they are open, class, action, node, code, job, and by a text in them or their evidence."""
 
-    job = filters.CharFilter(field_name="job__name", lookup_expr="icontains", label="Job contains")
+    open = filters.ChoiceFilter(
+        choices=(("yes", "open"), ("no", "closed"), ("held", "held back")),
+        empty_label="open and closed",
+        label="Open",
+        method="by_open",
+    )
     fault_class = filters.ChoiceFilter(
         choices=Incident._meta.get_field("fault_class").choices, empty_label="any class", label="Class"
     )
-    open = filters.ChoiceFilter(
-        choices=(("yes", "open"), ("no", "closed")), empty_label="open and closed", label="Open", method="by_open"
-    )
+    node = filters.CharFilter(label="Node contains", method="by_node")
+    code = filters.CharFilter(field_name="code", lookup_expr="icontains", label="Code contains")
+    job = filters.CharFilter(field_name="job__name", lookup_expr="icontains", label="Job contains")
+    text = filters.CharFilter(label="Text or evidence", method="by_text", max_length=200)
 
     class Meta:
         model = Incident
-        fields = ("job", "fault_class", "open")
+        fields = ("open", "fault_class", "node", "code", "job", "text")
 
     def by_open(self, rows: QuerySet[Incident], _name: str, value: str) -> QuerySet[Incident]:
-        """Keep open or closed ones."""
+        """Keep open or closed ones, or those that are held back."""
+        if value == "held":
+            return rows.filter(closed_at=None, held_back=True)
         return rows.filter(closed_at__isnull=value == "yes")
+
+    def by_node(self, rows: QuerySet[Incident], _name: str, value: str) -> QuerySet[Incident]:
+        """Keep those of a node."""
+        return incident_pages.on_node(rows, value)
+
+    def by_text(self, rows: QuerySet[Incident], _name: str, value: str) -> QuerySet[Incident]:
+        """Keep those with a text."""
+        return incident_pages.with_text(rows, value)
 
 
 class DecisionFilter(StyledFilterSet):

@@ -13,7 +13,9 @@ from reliability.models import (
     Finding,
     Hold,
     Incident,
+    IncidentEvent,
     Job,
+    MaintenanceWindow,
     Node,
     Plan,
     Rank,
@@ -26,6 +28,7 @@ from reliability.models import (
 )
 
 OVERVIEW = "overview"
+MAINTENANCE = "maintenance"
 RECENT_ROWS = 200
 
 Signature = Mapping[str, Hashable]
@@ -101,13 +104,21 @@ def _recoveries(parts: _Parts) -> None:
         parts.add("node", node, "room", key, level, changed_at)
     for failover, key in _newest(FailoverEvent, "failover_id").items():
         parts.add("failover", failover, "event", key)
-    incidents = Incident.objects.order_by("-pk").values_list("pk", "action", "fault_class", "summary", "closed_at")
+    incidents = Incident.objects.order_by("-pk").values_list(
+        "pk", "action", "fault_class", "summary", "closed_at", "held_back", "waits_until"
+    )
     for key, *values in incidents[:RECENT_ROWS]:
         parts.add("incident", key, *values)
+    for incident, key in _newest(IncidentEvent, "incident_id").items():
+        parts.add("incident", incident, "event", key)
+    for incident, key in _newest(Finding, "incident_id").items():
+        parts.add("incident", incident, "finding", key)
+    for key, ends_at in MaintenanceWindow.objects.order_by("-pk").values_list("pk", "ends_at")[:RECENT_ROWS]:
+        parts.by_topic[MAINTENANCE].append((key, ends_at))
 
 
 def signature() -> Signature:
-    """Return a comparable value per topic: overview, job:<id>, node:<id>, failover:<id>, incident:<id>."""
+    """Return a comparable value per topic: overview, job:<id>, node:<id>, failover:<id>, incident:<id>, maintenance."""
     parts = _Parts()
     for collect in (_jobs, _nodes, _recoveries):
         collect(parts)

@@ -1,4 +1,4 @@
-"""Incidents and failovers: the lists, the card to decide on, the decision."""
+"""Failovers: the list, the card to decide on, the decision."""
 
 from collections.abc import Callable
 
@@ -11,39 +11,16 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from reliability.errors import ReliabilityError, StaleProposal
-from reliability.filters import FailoverFilter, IncidentFilter
+from reliability.filters import FailoverFilter
 from reliability.forms import DecisionForm
-from reliability.models import Failover, Incident
-from reliability.selectors.failover_pages import failover_page, incident_findings, incident_outputs
+from reliability.models import Failover
+from reliability.selectors.failover_pages import failover_page
 from reliability.services import failovers
-from reliability.tables import FailoverTable, IncidentTable
+from reliability.tables import FailoverTable
 from reliability.views.page import reads, render_page, tell, tell_error
 
 approves = permission_required("reliability.approve_failover", raise_exception=True)
 RELATED = ("job", "incident", "slot", "failed_node", "standby", "superseded_by")
-
-
-@reads("incident")
-@require_safe
-def incident_list(request: HttpRequest) -> HttpResponse:
-    """Show all incidents."""
-    listed = IncidentFilter(request.GET, Incident.objects.select_related("job", "node"))
-    table = IncidentTable(listed.qs).configured(request)
-    return render_page(request, "incidents/list.html", {"table": table, "filter": listed})
-
-
-@reads("incident")
-@require_safe
-def incident(request: HttpRequest, pk: int) -> HttpResponse:
-    """Show one incident with its evidence."""
-    found = get_object_or_404(Incident.objects.select_related("job", "node"), pk=pk)
-    context = {
-        "incident": found,
-        "findings": incident_findings(found),
-        "outputs": incident_outputs(found),
-        "failovers": found.failovers.select_related("job", "failed_node", "standby"),
-    }
-    return render_page(request, "incidents/page.html", context, topics=[f"incident:{pk}"])
 
 
 @reads("failover")

@@ -12,7 +12,7 @@ from reliability.errors import InvalidInput, ReliabilityError
 from reliability.filters import NodeFilter
 from reliability.models import Hold, Node
 from reliability.node_forms import DomainForm, HoldForm, NoteForm, QuarantineForm
-from reliability.selectors import core
+from reliability.selectors import core, maintenance
 from reliability.selectors.node_pages import node_page, nodes_with_places, standby_lines
 from reliability.services import nodes as node_services
 from reliability.services import quarantine, validations
@@ -43,6 +43,7 @@ def show(request: HttpRequest, found: Node, *, status: int = 200, **forms: Any) 
     context = {
         "node": found,
         "page": node_page(found, now=timezone.now()),
+        "windows": maintenance.of_node(found, timezone.now()),
         "hold_form": HoldForm(),
         "domain_form": DomainForm(initial={"domain": found.failure_domain}),
         "quarantine_form": QuarantineForm(auto_id="id_quarantine_%s"),
