@@ -116,7 +116,9 @@ class Spool:
             return self._seq
 
     def _recount(self, known: Waiting) -> bool:
-        """Write the count of a finding that waits; False when it is gone."""
+        """Write the count of a finding that waits; False when it is gone. Losing power costs a count at most."""
+        if not self._db.in_transaction:
+            self._durable(False)
         values = (sendable.text_of(known.body), known.id)
         return self._db.execute("UPDATE reports SET body = ? WHERE id = ?", values).rowcount == 1
 
