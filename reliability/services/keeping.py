@@ -13,7 +13,17 @@ from django.db.models import Exists, F, OuterRef, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
 
 from reliability.domain.snapshots import CopyState, Tier
-from reliability.models import Finding, Job, OrderRecord, Report, Snapshot, SnapshotCopy, SnapshotTier, Validation
+from reliability.models import (
+    Finding,
+    Job,
+    NodeEvent,
+    OrderRecord,
+    Report,
+    Snapshot,
+    SnapshotCopy,
+    SnapshotTier,
+    Validation,
+)
 
 BATCH = 500
 FINDINGS_DAYS = 90
@@ -75,7 +85,21 @@ def _snapshots(now: datetime) -> QuerySet[Snapshot]:
     return Snapshot.objects.filter(never | later, ~left, held=0, created_at__lt=_before(now)).order_by("pk")
 
 
+def _node_events(now: datetime) -> QuerySet[NodeEvent]:
+    """What people did to nodes and hardware stays; that a check or the condition changed is of use for a while."""
+    short = (NodeEvent.Kind.HEALTH, NodeEvent.Kind.CHECK, NodeEvent.Kind.ROLE)
+    return NodeEvent.objects.filter(kind__in=short, at__lt=now - timedelta(days=FINDINGS_DAYS)).order_by("pk")
+
+
 LARGE: Mapping[type[Any], int] = {SnapshotCopy: 10_000}
 """Rows that come in by the thousand, as one for each rank and tier of every save, go as fast."""
 
-KINDS: tuple[Callable[[datetime], QuerySet[Any]], ...] = (_reports, _orders, _checks, _findings, _copies, _snapshots)
+KINDS: tuple[Callable[[datetime], QuerySet[Any]], ...] = (
+    _reports,
+    _orders,
+    _checks,
+    _findings,
+    _copies,
+    _snapshots,
+    _node_events,
+)

@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 from django.db import connections
 
+from reliability.agent.clock import steady
+from reliability.agent.collectors.standing import Standings
 from reliability.domain.health import NodeHealth, Rules
 from reliability.domain.reports import parse_batch
 from reliability.errors import DomainError, InvalidInput
 from reliability.models import Failover, Hold, Node, NodeCheck, NodeEvent
-from reliability.selectors import core, standbys
-from reliability.services import beats, clock, holds, jobs, node_checks, node_health, nodes
+from reliability.selectors import core, node_history, standbys
+from reliability.services import beats, clock, holds, jobs, keeping, node_checks, node_health, nodes
 from reliability.services.node_events import AUTOMATION
 from tests.services.world import World
 
@@ -196,6 +198,29 @@ def test_a_degraded_standby_comes_after_the_healthy_ones_of_its_tier_and_an_unkn
     found = {each.node: each for each in standbys.candidates(job, now=clock.now())}
     assert found["s1"].healthy
     assert found["s1"].degraded
+
+
+def test_what_an_agent_tells_of_its_checks_is_what_is_kept(node: World) -> None:
+    standings = Standings()
+    standings.expect("gpus", 35.0)
+    standings.expect("disks", 65.0)
+    standings.note("disks", False, "2 % free", {"free_share": 0.02}, ended_at=steady() - 4.0)
+    say(node, "s1", standings.told())
+    kept = {row.name: row for row in NodeCheck.objects.all()}
+    assert (kept["disks"].ok, kept["disks"].reason, kept["disks"].measured) == (False, "2 % free", {"free_share": 0.02})
+    assert kept["disks"].checked_at is not None
+    assert (clock.now() - kept["disks"].checked_at).total_seconds() >= 4.0
+    assert kept["gpus"].ok is None
+    assert node_history.check_state(kept["gpus"], clock.now()) == "awaited"
+
+
+def test_old_events_of_checks_are_forgotten_and_what_people_did_is_not(node: World) -> None:
+    target = node.agents["s1"].node
+    NodeEvent.objects.all().delete()
+    for kind in NodeEvent.Kind.values:
+        NodeEvent.objects.create(node=target, kind=kind, text="x", at=clock.now() - timedelta(days=91))
+    keeping.forget_old(clock.now())
+    assert set(NodeEvent.objects.values_list("kind", flat=True)) == {"hold", "quarantine", "hardware"}
 
 
 def test_automation_lifts_only_its_own_holds(node: World) -> None:
