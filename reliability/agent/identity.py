@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
 
+from reliability.domain import retrying
+from reliability.domain.retrying import Schedule
 from reliability.errors import InvalidInput
 from reliability.tiers import opening
 
@@ -26,6 +28,14 @@ class Identity:
     broker_url: str
     heartbeat_s: float
     lease_s: float
+    silence_s: float = 0.0
+
+    @property
+    def schedule(self) -> Schedule:
+        """When this agent tries again: it follows from the server's silence limit, where that is known."""
+        if self.silence_s <= 0:
+            return Schedule()
+        return retrying.schedule(heartbeat_s=self.heartbeat_s, silence_s=self.silence_s)
 
 
 def new_incarnation() -> str:

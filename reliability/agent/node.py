@@ -11,6 +11,7 @@ import logging
 import os
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from reliability.agent import identity as identities
@@ -200,6 +201,7 @@ class AgentNode:
 
     def _begin(self, identity: Identity) -> None:
         self._identity = identity
+        self._server.keep_to(identity.schedule)
         self._reporter.answered_at = steady()
         self._reporter.start()
         self._queue = OrderQueue(identity.broker_url, identity.queue, self._desk.receive)
@@ -264,6 +266,7 @@ class AgentNode:
             if part is not None and part.record.epoch < epoch and self._book.raise_epoch(job, epoch):
                 log.warning("superseded: job=%s epoch=%s by=%s", job, part.record.epoch, epoch)
                 self._fences.look_at(part)
+        self._learn_silence(answer.get("silence_s"))
         self._jobs.learn_floors(answer)
         standstill.rules.learn(answer.get("watch"))
         for envelope in answer.get("orders") or ():
@@ -272,6 +275,13 @@ class AgentNode:
         if beat:
             self._jobs.judge_adopted(set(_mapping(answer.get("epochs"))), heard_at=self._reporter.answered_at)
             self._report_dropped()
+
+    def _learn_silence(self, told: object) -> None:
+        """The server's silence limit may change while this agent lives: its retries follow."""
+        identity = self._identity
+        if identity is not None and isinstance(told, int | float) and float(told) != identity.silence_s:
+            self._identity = replace(identity, silence_s=float(told))
+            self._server.keep_to(self._identity.schedule)
 
     def _report_dropped(self) -> None:
         for kind, count in self._spool.dropped().items():

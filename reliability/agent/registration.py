@@ -14,10 +14,10 @@ from reliability.agent.collectors import host
 from reliability.agent.config import AgentConfig
 from reliability.agent.identity import Identity
 from reliability.agent.server import Server, ServerAway, ServerRefused
+from reliability.domain.retrying import LONGEST_WAIT_S
 from reliability.errors import InvalidInput, ReliabilityError
 
 VERSION = "0.1.0"
-LONGEST_WAIT_S = 2.0
 _TAKEN = 409
 _UNAUTHORIZED = {401, 403}
 
@@ -105,6 +105,7 @@ def _accepted(config: AgentConfig, answer: Mapping[str, Any], kept: Identity | N
             broker_url=str(answer["broker_url"]),
             heartbeat_s=float(answer["heartbeat_s"]),
             lease_s=float(answer["lease_s"]),
+            silence_s=float(answer.get("silence_s") or 0.0),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise JoinRefused(

@@ -14,11 +14,10 @@ from reliability.agent.clock import steady
 from reliability.agent.identity import Identity
 from reliability.agent.server import Answer, Server, ServerAway, ServerRefused
 from reliability.agent.spool import URGENT, Report, Spool
+from reliability.domain.retrying import FIRST_WAIT_S, LONGEST_WAIT_S
 from reliability.errors import ReliabilityError, StaleEpoch
 
 MOST_REPORTS = 200
-FIRST_WAIT_S = 0.05
-LONGEST_WAIT_S = 2.0
 LATER_S = 1.0
 """So long the server is spared findings, when it said that too many of this node wait to be read."""
 _MALFORMED = {400, 413, 422}
@@ -130,7 +129,7 @@ class Reporter:
             except ReliabilityError as error:
                 self._tell(error)
                 self._pause(wait_s)
-                wait_s = min(2 * wait_s, LONGEST_WAIT_S)
+                wait_s = min(2 * wait_s, self._identity().schedule.wait_s)
             except Exception:
                 # A defect in handling one answer must not silence the node for good.
                 log.exception("sending failed, going on: node=%s", self._identity().node)

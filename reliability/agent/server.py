@@ -10,6 +10,7 @@ import httpx
 
 from reliability.agent import sendable
 from reliability.agent.clock import ServerClock, steady
+from reliability.domain.retrying import LONGEST_ANSWER_S, Schedule
 from reliability.errors import ReliabilityError
 
 CONNECT_S = 2.0
@@ -47,18 +48,24 @@ class Answer:
 class Server:
     """HTTP client of the ingest routes. Not to be shared by threads that send at the same time."""
 
-    def __init__(self, url: str, *, clock: ServerClock, ca_file: Path | None = None, timeout_s: float = 5.0) -> None:
+    def __init__(self, url: str, *, clock: ServerClock, ca_file: Path | None = None) -> None:
         verify: Any = httpx.create_ssl_context(verify=str(ca_file)) if ca_file else True
         # No proxy from the environment: heartbeats that pass through a web proxy are not heartbeats.
         self._http = httpx.Client(
             base_url=url,
             verify=verify,
             trust_env=False,
-            timeout=httpx.Timeout(timeout_s, connect=CONNECT_S),
+            timeout=httpx.Timeout(LONGEST_ANSWER_S, connect=CONNECT_S),
             limits=httpx.Limits(max_connections=2, max_keepalive_connections=2, keepalive_expiry=60),
         )
         self._clock = clock
+        self._first_s = self._answer_s = LONGEST_ANSWER_S
         self._lock = threading.Lock()
+
+    def keep_to(self, schedule: Schedule) -> None:
+        """Wait for answers as the schedule says. What a server got and is slow to answer is waited for longer."""
+        if self._first_s != schedule.answer_s:
+            self._first_s = self._answer_s = schedule.answer_s
 
     def register(self, body: Mapping[str, Any], *, token: str) -> Mapping[str, Any]:
         """Return the server's answer to a registration. Raises ServerAway, ServerRefused."""
@@ -77,7 +84,16 @@ class Server:
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         try:
             with self._lock:
-                response = self._http.post(path, content=sendable.text_of(body).encode(), headers=headers)
+                response = self._http.post(
+                    path,
+                    content=sendable.text_of(body).encode(),
+                    headers=headers,
+                    timeout=httpx.Timeout(self._answer_s, connect=min(CONNECT_S, self._first_s)),
+                )
+            self._answer_s = self._first_s
+        except httpx.ReadTimeout as error:
+            self._answer_s = min(2 * self._answer_s, LONGEST_ANSWER_S)  # it has the message, and is slow
+            raise ServerAway(f"{self._http.base_url} does not answer: {error}.") from error
         except httpx.TransportError as error:
             raise ServerAway(f"{self._http.base_url} does not answer: {error}.") from error
         content = _content(response)

@@ -143,6 +143,7 @@ def _answer(node: Node, batch: Batch, results: list[dict[str, Any]], now: Any) -
         **({"fault_table": table} if table is not None else {}),
         "server_time": now.timestamp(),
         "lease_s": conf.cluster_policy().lease_s,
+        "silence_s": conf.cluster_policy().silence_s,
         "watch": conf.progress_rule().told(),
         "results": results,
         "orders": orders.overdue(node, now),

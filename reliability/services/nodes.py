@@ -139,6 +139,7 @@ def _answer(node: Node, token: str, now: datetime) -> dict[str, Any]:
         "broker_url": settings.AGENT_BROKER_URL,
         "heartbeat_s": policy.heartbeat_s,
         "lease_s": policy.lease_s,
+        "silence_s": policy.silence_s,
         "server_time": now.timestamp(),
     }
     return {**answer, "token": token} if token else answer
