@@ -51,7 +51,8 @@ def test_gpus_that_are_well_are_well_and_the_library_is_closed_each_time(tmp_pat
     library, looks = _machine(tmp_path, Card(), Card(uuid="GPU-2", links=[]))
     outcome = looks.look()
     assert outcome.ok, outcome.reason
-    assert outcome.measured == {"gpus": 2, "expected": 2, "answering": 2}
+    totals = {"uncorrected": 0, "remapped_rows": 0}
+    assert outcome.measured == {"gpus": 2, "expected": 2, "answering": 2, **totals}
     assert library.open == 0
 
 
@@ -65,6 +66,15 @@ def test_fewer_gpus_than_there_were_are_missing_when_the_next_look_agrees(tmp_pa
     assert codes(missing) == ["gpu-missing"]
     assert missing.findings[0].fields == {"expected": 2, "found": 1}
     library.cards.append(gone)
+    assert codes(looks.look()) == ["gpu-missing-over"]
+
+
+def test_as_many_gpus_as_an_operator_says_must_be_there(tmp_path: Path) -> None:
+    _, looks = _machine(tmp_path, Card())
+    looks.options = {**looks.options, "count": 2.0}
+    looks.look()
+    assert codes(looks.look()) == ["gpu-missing"]
+    looks.options = {**looks.options, "count": 1.0}
     assert codes(looks.look()) == ["gpu-missing-over"]
 
 

@@ -16,7 +16,7 @@ from reliability.agent.collectors.checks.sheet import Sheet, Trouble
 from reliability.agent.collectors.checks.tree import clean
 
 DAY_S = 86_400.0
-OPTIONS: dict[str, Option] = {"driver": "/proc/driver/nvidia", "slowed_s": 60.0}
+OPTIONS: dict[str, Option] = {"driver": "/proc/driver/nvidia", "count": 0.0, "slowed_s": 60.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,8 @@ class Lost(Exception):
 
 def look(asked: Asked) -> Outcome:
     """Return how it stands with the GPUs of this machine."""
-    loaded = asked.tree("driver").there()
-    if not loaded and asked.past.highest("gpus", None) is None:
+    wanted = asked.tree("driver").there() or asked.limit("count") > 0
+    if not wanted and asked.past.highest("gpus", None) is None:
         return Sheet(asked.past).outcome("Nothing to look at: no driver of NVIDIA is loaded.")
     try:
         library = importlib.import_module("pynvml")
@@ -80,31 +80,36 @@ def _unasked(sheet: Sheet, reason: str) -> None:
 
 def _survey(asked: Asked, sheet: Sheet, library: Any) -> None:
     count = int(library.nvmlDeviceGetCount())
-    expected = asked.past.highest("gpus", count) or 0
-    missing = asked.past.held_s("missing", count < expected) > 0
-    sheet.measured |= {"gpus": count, "expected": max(count, int(expected))}
-    if missing:
-        text = f"expected {expected:g} GPUs, found {count}"
-        fields: dict[str, str | int] = {"expected": int(expected), "found": count}
+    seen = asked.past.highest("gpus", count) or 0
+    expected = int(asked.limit("count") or seen)
+    sheet.measured |= {"gpus": count, "expected": max(count, expected)}
+    if asked.past.held_s("missing", count < expected) > 0:
+        text = f"expected {expected} GPUs, found {count}"
+        fields: dict[str, str | int] = {"expected": expected, "found": count}
         sheet.stands(Trouble(code="gpu-missing", place="gpus", evidence=text, fields=fields))
-    well = 0
-    for index in range(count):
-        try:
-            gpu = _gpu(library, index)
-        except Lost:
-            text = f"GPU {index} is lost: it no longer answers its driver."
-            sheet.stands(
-                Trouble(code="gpu-lost", place=f"gpu {index}", evidence=text, fields={"device": f"gpu-{index}"})
-            )
-            continue
-        if gpu is None:
-            sheet.unknown(f"GPU {index} may not be asked.")
-            continue
-        well += 1
+    answering = [gpu for gpu in (_asked(sheet, library, index) for index in range(count)) if gpu is not None]
+    for gpu in answering:
         _memory(asked, sheet, gpu)
         _slowed(asked, sheet, gpu, library)
         _links(asked, sheet, gpu)
-    sheet.measured["answering"] = well
+    sheet.measured |= {
+        "answering": len(answering),
+        "uncorrected": sum(gpu.uncorrected or 0 for gpu in answering),
+        "remapped_rows": sum(sum(gpu.remapped[:2]) for gpu in answering if gpu.remapped),
+    }
+
+
+def _asked(sheet: Sheet, library: Any, index: int) -> Gpu | None:
+    try:
+        gpu = _gpu(library, index)
+    except Lost:
+        text = f"GPU {index} is lost: it no longer answers its driver."
+        fields: dict[str, str | int] = {"device": f"gpu-{index}"}
+        sheet.stands(Trouble(code="gpu-lost", place=f"gpu {index}", evidence=text, fields=fields))
+        return None
+    if gpu is None:
+        sheet.unknown(f"GPU {index} may not be asked.")
+    return gpu
 
 
 def _ask(library: Any, name: str, *parts: Any) -> Any:

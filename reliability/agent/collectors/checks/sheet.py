@@ -130,7 +130,7 @@ def _joined(reasons: list[str]) -> str:
 
 def fitting(measured: dict[str, Any]) -> dict[str, Any]:
     """Return as much of what was measured as a heartbeat takes; what is largest is left out first, and named."""
-    left_out = []
+    left_out: list[str] = []
     while len(json.dumps({**measured, "left_out": left_out})) > MOST_JSON:
         largest = max(measured, key=lambda name: len(json.dumps(measured[name])))
         measured = {name: value for name, value in measured.items() if name != largest}
