@@ -43,7 +43,7 @@ def look(asked: Asked) -> Outcome:
     for folder in answers.silent:
         text = f"{folder} (from {chosen[folder].source}) did not answer within {asked.limit('answer_s'):g} s."
         fields = {"check": "file_servers", "device": folder, "server": chosen[folder].source}
-        sheet.stands(Trouble(code="probe-hang", place=folder, evidence=text, unsure=True, fields=fields))
+        sheet.stands(Trouble(code="probe-hang", place=folder, evidence=text, fields=fields))
     sheet.measured |= {"mounts": len(remote), "silent": list(answers.silent)}
     if not remote:
         return sheet.outcome("Nothing to look at: nothing is mounted from a file server.")

@@ -50,7 +50,7 @@ def look(asked: Asked) -> Outcome:
         library = importlib.import_module("pynvml")
     except ImportError:
         sheet = Sheet(asked.past)
-        sheet.unknown("GPUs cannot be asked: the Python package nvidia-ml-py is not installed.")
+        _unasked(sheet, "the Python package nvidia-ml-py is not installed")
         return sheet.outcome("")
     return survey(asked, library)
 

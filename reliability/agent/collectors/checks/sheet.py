@@ -31,7 +31,7 @@ class Trouble:
     """Something that is not as it should be: a code of the fault table, at one place of the node.
 
     `fields` tell the place as lines of logs do (device, module, interface). `silent`: it counts for the check and is
-    not told, as what was told when it happened. `unsure`: because of it something cannot be told; nothing is known bad.
+    not told, as what was told when it happened.
     """
 
     code: str
@@ -39,7 +39,6 @@ class Trouble:
     evidence: str
     count: int = 1
     silent: bool = False
-    unsure: bool = False
     fields: Mapping[str, str | int] = field(default_factory=dict)
 
     def found(self) -> Found:
@@ -62,8 +61,6 @@ class Sheet:
     def stands(self, trouble: Trouble) -> None:
         """Something is not well now."""
         self._standing.setdefault(f"{trouble.code} {trouble.place}", trouble)
-        if trouble.unsure:
-            self.unknown(trouble.evidence)
 
     def happened(self, trouble: Trouble) -> None:
         """Something happened since the look before."""
@@ -75,7 +72,7 @@ class Sheet:
 
     def outcome(self, well: str) -> Outcome:
         """Return what the look comes to, with what is to be kept; `well` is the reason when nothing is wrong."""
-        troubles = [each for each in self._standing.values() if not each.unsure]
+        troubles = list(self._standing.values())
         ok, reasons = (None, self._unknown) if self._unknown else (True, [well])
         if troubles:
             ok, reasons = False, [*(each.evidence for each in troubles), *self._unknown]

@@ -63,7 +63,7 @@ def look(asked: Asked) -> Outcome:
     for tier in answers.silent:
         text = f"The {tier} tier ({folders[tier]}) did not answer within {asked.limit('answer_s'):g} s."
         fields = {"check": "tiers", "tier": tier, "device": folders[tier]}
-        sheet.stands(Trouble(code="probe-hang", place=tier, evidence=text, unsure=True, fields=fields))
+        sheet.stands(Trouble(code="probe-hang", place=tier, evidence=text, fields=fields))
     if not folders:
         return sheet.outcome("Nothing to look at: no tier of this node is a folder.")
     return sheet.outcome(f"{len(folders)} tiers have room and take files.")
