@@ -161,6 +161,9 @@ class ServiceBeat(models.Model):
     name = models.CharField(max_length=40, unique=True)
     started_at = models.DateTimeField()
     beat_at = models.DateTimeField()
+    away_since = models.DateTimeField(
+        null=True, blank=True, help_text="when it was last there before `started_at`; null: it never was away"
+    )
 
     def __str__(self) -> str:
         return self.name

@@ -96,8 +96,10 @@ def _beat(now: datetime) -> None:
     if set_back:
         _put_right(now)
     gap = (now - beat.beat_at).total_seconds() > core.LISTENING_GAP_S
-    started = now if gap or set_back else beat.started_at
-    ServiceBeat.objects.filter(pk=beat.pk).update(beat_at=now, started_at=started)
+    values: dict[str, Any] = {"beat_at": now}
+    if gap or set_back:
+        values |= {"started_at": now, "away_since": None if set_back else beat.beat_at}
+    ServiceBeat.objects.filter(pk=beat.pk).update(**values)
 
 
 def _put_right(now: datetime) -> None:

@@ -305,6 +305,22 @@ def control_plane(now: datetime, *, silent: int) -> Incident:
     return incident
 
 
+def control_plane_away(now: datetime, *, since: datetime, seconds: float) -> None:
+    """Open, once for each time it was away, the incident that says that nobody took in what the nodes told."""
+    if Incident.objects.filter(code="control-plane", opened_at__gte=since).exists():
+        return
+    Incident.objects.create(
+        code="control-plane",
+        fault_class=FaultClass.UNKNOWN,
+        action=Action.OBSERVE,
+        summary=f"Nothing was taken in from any node for {seconds:.0f} s, since {since:%H:%M:%S} UTC: the web process "
+        "was away, or the clock was set.",
+        reasons=["No node is blamed for that time and nothing is moved: training went on without the control plane."],
+        opened_at=now,
+    )
+    dispatch.changed("overview")
+
+
 def close_control_plane(now: datetime) -> None:
     """Close that incident when our own side is not suspected any more."""
     closed = Incident.objects.filter(code="control-plane", closed_at=None).update(

@@ -7,16 +7,19 @@ from django.db import transaction
 
 from reliability import conf
 from reliability.domain import health
-from reliability.models import Epoch, Finding, Job, MaintenanceWindow, Node, OrderRecord, Rank, Slot
+from reliability.models import Epoch, Finding, Job, MaintenanceWindow, Node, OrderRecord, Rank, ServiceBeat, Slot
 from reliability.selectors import core, maintenance
 from reliability.services import beats, incidents, nodes
 
+AWAY_LIMITS = 3
+"""After so many silence limits without our own ingest it is told that it was away; a restart is quicker."""
 SETTLING_BEATS = 4
 """So many heartbeats after a start a node's account of its containers is taken at its word."""
 
 
 def look(now: datetime) -> None:
     """Sweep the nodes, and find each silent node of a running attempt that two proofs call lost."""
+    _tell_if_away(now)
     since = core.listening_since(now)
     if since is None:
         return
@@ -30,6 +33,21 @@ def look(now: datetime) -> None:
     for slot in _slots_of(silent):
         windows = planned.get(slot.node_id or 0, ())
         _judge(slot, silent, now, max(since, over.get(slot.node_id or 0, since)), window=next(iter(windows), None))
+
+
+def _tell_if_away(now: datetime) -> None:
+    """Tell, once, that nothing was taken in from any node for long: that is our own silence and no node's."""
+    beat = ServiceBeat.objects.filter(name=core.INGEST_BEAT).first()
+    if beat is None or not Node.objects.exists():
+        return
+    limit_s = AWAY_LIMITS * conf.cluster_policy().silence_s
+    gone_s = (now - beat.beat_at).total_seconds()
+    if gone_s > limit_s:
+        incidents.control_plane_away(now, since=beat.beat_at, seconds=gone_s)
+    elif beat.away_since is not None:
+        away_s = (beat.started_at - beat.away_since).total_seconds()
+        if away_s > limit_s:
+            incidents.control_plane_away(now, since=beat.away_since, seconds=away_s)
 
 
 def missing_containers(now: datetime) -> None:
