@@ -7,6 +7,8 @@ from typing import Any
 from django.db.models import Count, Max, Model, Sum
 
 from reliability.models import (
+    Decision,
+    DecisionVerdict,
     Drill,
     Failover,
     FailoverEvent,
@@ -16,6 +18,7 @@ from reliability.models import (
     IncidentEvent,
     Job,
     MaintenanceWindow,
+    ModeRule,
     Node,
     Plan,
     Rank,
@@ -95,6 +98,14 @@ def _nodes(parts: _Parts) -> None:
         parts.add("node", owner_id, "refused", newest)
 
 
+def _decisions(parts: _Parts) -> None:
+    for incident, key in _newest(Decision, "incident_id").items():
+        parts.add("incident", incident, "decision", key)
+    for incident, key in _newest(DecisionVerdict, "decision__incident_id").items():
+        parts.add("incident", incident, "verdict", key)
+    parts.by_topic[OVERVIEW].append(("modes", ModeRule.objects.aggregate(newest=Max("pk"))["newest"]))
+
+
 def _recoveries(parts: _Parts) -> None:
     failovers = Failover.objects.order_by("-pk").values_list("pk", "job_id", "state", "state_since", "digest")
     for key, job, *values in failovers[:RECENT_ROWS]:
@@ -120,7 +131,7 @@ def _recoveries(parts: _Parts) -> None:
 def signature() -> Signature:
     """Return a comparable value per topic: overview, job:<id>, node:<id>, failover:<id>, incident:<id>, maintenance."""
     parts = _Parts()
-    for collect in (_jobs, _nodes, _recoveries):
+    for collect in (_jobs, _nodes, _recoveries, _decisions):
         collect(parts)
     return {topic: hash(tuple(values)) for topic, values in parts.by_topic.items()}
 

@@ -9,7 +9,7 @@ from rest_framework.authtoken.models import Token
 from reliability.views.page import reads, render_page, tell
 
 SHOWN_ONCE = "new_api_token"
-EXPORTS = ("nodes", "jobs", "snapshots", "incidents", "failovers", "plans")
+EXPORTS = ("nodes", "jobs", "snapshots", "incidents", "failovers", "decisions", "precision", "plans")
 
 
 @reads("job")
