@@ -6,6 +6,7 @@ Environment: STEPKEEPER_BENCH_ROUNDS, 100 for the 99th percentile.
 
 import math
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench.figures import Figure
+from reliability.domain.faults.families.progress import HANG_CODES
 from tests.proof.cluster import OPEN_STATES, Cluster, running_cluster, wait_for
 from tests.proof.runs import Run, Runs
 from tests.testbed import images
@@ -25,7 +27,9 @@ IDLE = "e"
 ROUNDS = int(os.environ.get("STEPKEEPER_BENCH_ROUNDS", "100"))
 SILENCE_ROUNDS = max(ROUNDS // 10, min(ROUNDS, 3))
 """Each takes half a minute: a host is frozen, its place is taken, and all is made as before."""
+HANG_ROUNDS = SILENCE_ROUNDS
 SILENCE_S = 6.0
+_LIMIT = re.compile(r"limit ([\d.]+)")
 KMSG = Path("/dev/kmsg")
 UNKNOWN_XID = 50_000
 """Numbers from here on are no known Xid: each is a code, and so an incident, of its own, on which nothing is done."""
@@ -62,13 +66,29 @@ def kernel_lines(watch: Stopwatch) -> Iterator[float]:
         yield watch.seconds(lambda line=line: KMSG.write_bytes(line), (f"xid-{number}",))  # type: ignore[misc]
 
 
-def in_place(watch: Stopwatch, run: Run, cause: Callable[[], object], codes: tuple[str, ...]) -> Iterator[float]:
+def in_place(
+    watch: Stopwatch, run: Run, cause: Callable[[], object], codes: tuple[str, ...], *, rounds: int = ROUNDS
+) -> Iterator[float]:
     """Yield how long a fault takes after which the job is started again where it was; between two it goes on."""
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         step = watch.cluster.lowest_step(run.job)
         watch.cluster.wait_running_beyond(run.job, step + STEPS_BETWEEN, limit_s=120)
-        yield watch.seconds(cause, codes)
-        wait_for("the job runs again", lambda: _runs(watch.cluster, run), limit_s=120)
+        try:
+            took = watch.seconds(cause, codes)
+            wait_for("the job runs again", lambda: _runs(watch.cluster, run), limit_s=120)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{watch.cluster.story(run.job)}") from error
+        yield took
+
+
+def hangs(watch: Stopwatch, run: Run, cause: Callable[[], object]) -> Iterator[float]:
+    """Yield how long beyond the limit that the finding states it takes when a rank stands still."""
+    for took in in_place(watch, run, cause, HANG_CODES, rounds=HANG_ROUNDS):
+        query = "select evidence from reliability_finding where code like 'hang%' order by id desc limit 1"
+        stated = _LIMIT.search(str(watch.cluster.rows(query)[0]["evidence"]))
+        if stated is None:
+            raise RuntimeError("The finding of a hang states no limit.")
+        yield took - float(stated[1])
 
 
 def _runs(cluster: Cluster, run: Run) -> bool:
@@ -141,5 +161,10 @@ def _measured(fleet: Fleet, folder: Path) -> Iterator[Figure]:
 
         yield _figure("container death", in_place(watch, run, end_container, ("container-died", "oom")), 0.5)
         yield _figure("exit code of a rank", in_place(watch, run, end_rank, ("exit-139",)), 0.5)
+
+        def stop_rank() -> None:
+            os.kill(pid_of_rank(fleet.host(node), 2, run.job), signal.SIGSTOP)
+
+        yield _figure("hang, beyond the stated limit", hangs(watch, run, stop_rank), 1.0)
         cluster.manage("job", "stop", run.job)
         yield _figure("silence of a host", silence(watch, runs), SILENCE_S + 1.0)

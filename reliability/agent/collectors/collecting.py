@@ -22,7 +22,7 @@ from reliability.agent.probes.children import Children
 from reliability.ports import Runtime
 
 FACTS_S = 2.0
-WHEREABOUTS_S = 1.0
+WHEREABOUTS_S = 5.0
 
 
 class Collectors:

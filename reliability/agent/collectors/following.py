@@ -85,10 +85,14 @@ class Following:
                 self._write(self._child, message)
 
     def _write(self, child: Child, message: Mapping[str, Any]) -> None:
-        # A full pipe means that it hangs; half a message is no harm then: it is started again.
+        """Write without waiting. A child that a message does not reach whole is ended: the next one is asked anew."""
+        if child.stdin is None or not message:
+            return
+        data, written = json.dumps(message).encode() + b"\n", 0
         with contextlib.suppress(OSError, ValueError):
-            if child.stdin is not None and message:
-                os.write(child.stdin.fileno(), json.dumps(message).encode() + b"\n")
+            written = os.write(child.stdin.fileno(), data)
+        if written < len(data):
+            self._children.signal_end(child)
 
     def _keep(self) -> None:
         wait_s = FIRST_WAIT_S

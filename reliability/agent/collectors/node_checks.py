@@ -5,6 +5,7 @@ What a check wants to know of its last run is kept for it on disk, so that count
 
 import json
 import logging
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,7 @@ class NodeChecks:
     def stop(self) -> None:
         """End them and keep what they want to know the next time."""
         self._following.stop()
+        self._tell(math.inf)
         self._save()
 
     def pid(self) -> int | None:
@@ -93,7 +95,7 @@ class NodeChecks:
             self._hangs(name, said)
         elif kind == "left":
             self._left(name, said.get("pid"))
-        self._tell()
+        self._tell(steady())
 
     def _ended(self, name: str, said: Mapping[str, Any]) -> None:
         ok, measured, at = said.get("ok"), said.get("measured"), said.get("ended_at")
@@ -130,8 +132,8 @@ class NodeChecks:
         else:
             self._stuck.pop(name, None)
 
-    def _tell(self) -> None:
-        found = self._debounce.tell(steady())
+    def _tell(self, now: float) -> None:
+        found = self._debounce.tell(now)
         bodies = [({**body_of(each, NODE), "source": SOURCE}, "", 0) for each in found]
         self._reports.report_found(bodies, source=SOURCE, place=None)
 

@@ -19,6 +19,7 @@ from reliability.agent.collectors.standing import Standings
 from reliability.agent.collectors.whereabouts import OTHER
 from reliability.agent.config import LogChoice
 from reliability.agent.probes.children import Children
+from reliability.domain.faults import TABLE, Weight
 
 MODULE = "reliability.agent.collectors.kernel_log"
 NAME = "kernel_log"
@@ -121,7 +122,10 @@ class NodeKernelLog:
         if whose is None:
             found = replace(found, fields={**found.fields, "process_of": OTHER})
         whose = whose or NODE
-        return body_of(found, whose), whose.job, whose.epoch
+        body = body_of(found, whose)
+        if TABLE.lookup(found.code).weight is Weight.WITNESS:
+            return body, whose.job, whose.epoch
+        return body, "", 0  # what is wrong with a node counts whatever attempt is in charge when it arrives
 
     def _keep_place(self) -> None:
         if self._place is not None:

@@ -43,8 +43,9 @@ class Look:
 class Source(Protocol):
     """A log."""
 
-    place: Place
-    """Up to where it was read, all that `look` returned included."""
+    @property
+    def place(self) -> Place:
+        """Return up to where it was read, all that `look` returned included."""
 
     def handle(self) -> int | None:
         """Return what becomes readable when there is more, None when one has to look now and then."""

@@ -5,7 +5,7 @@ runs in another one, its own numbers say nothing about them, and only the contro
 """
 
 import contextlib
-import logging
+import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -26,8 +26,6 @@ _PROC = Path("/proc")
 _FIRST_NAMESPACE = "pid:[4026531836]"
 _ID_LENGTH = 12
 
-log = logging.getLogger("stepkeeper.agent")
-
 
 @dataclass
 class _Known:
@@ -45,7 +43,7 @@ class Whereabouts:
         self._processes: dict[int, _Known] = {}
         self._groups: dict[str, _Known] = {}
         self._mains: dict[str, tuple[int, int]] = {}
-        self._ranks: dict[tuple[str, int], set[int]] = {}
+        self._ranks: dict[tuple[str, int], dict[int, int]] = {}
         self._looking = threading.Lock()
         self._looked_at = -AGAIN_S
         self._complete = False
@@ -62,12 +60,12 @@ class Whereabouts:
         seen: dict[int, Whose] = {}
         groups: dict[str, Whose] = {}
         complete = True
-        parts = self._parts()
+        parts = [part for part in self._parts() if part.record.unfenced]
         attempts = {(part.record.job, part.record.started_epoch) for part in parts}
         self._ranks = {attempt: ranks for attempt, ranks in self._ranks.items() if attempt in attempts}
+        children = _children(self._proc) if parts and self._numbers_are_ours else {}
         for part in parts:
-            if part.record.unfenced and not self._see(part, seen, groups):
-                complete = False
+            complete = self._see(part, children, seen, groups) and complete
         with self._lock:
             self._complete = complete
             self._processes.update((pid, _Known(whose, now)) for pid, whose in seen.items())
@@ -124,7 +122,9 @@ class Whereabouts:
 
     # Looking
 
-    def _see(self, part: LocalJob, seen: dict[int, Whose], groups: dict[str, Whose]) -> bool:
+    def _see(
+        self, part: LocalJob, children: Mapping[int, list[int]], seen: dict[int, Whose], groups: dict[str, Whose]
+    ) -> bool:
         """Add the processes of a part; return whether all its ranks were seen."""
         record = part.record
         main = self._main(part)
@@ -136,15 +136,15 @@ class Whereabouts:
         if not self._numbers_are_ours:
             return True
         inner = part.folder.pids(record.started_epoch) or {}
-        outer = {rank: processes.outside_number(main, pid) for rank, pid in inner.items()}
-        known = self._ranks.setdefault((record.job, record.started_epoch), set())
-        for rank, pid in outer.items():
-            if pid is not None:
-                known.add(rank)
-                whose = Whose(job=record.job, epoch=record.epoch, rank=rank)
-                for each in (pid, *processes.below(pid)):
-                    seen.update(dict.fromkeys(_threads(self._proc, each), whose))
-        return known >= outer.keys()
+        known = self._ranks.setdefault((record.job, record.started_epoch), {})
+        for rank in inner.keys() - known.keys():
+            if (pid := processes.outside_number(main, inner[rank])) is not None:
+                known[rank] = pid
+        for rank, pid in known.items():
+            whose = Whose(job=record.job, epoch=record.epoch, rank=rank)
+            for each in _with_descendants(pid, children):
+                seen.update(dict.fromkeys(_threads(self._proc, each), whose))
+        return known.keys() >= inner.keys()
 
     def _main(self, part: LocalJob) -> int | None:
         """Return the main process of a container; the engine is asked once for each that began."""
@@ -179,6 +179,25 @@ def _group(proc: Path, pid: str) -> str:
                 name = path.rstrip("/").rpartition("/")[2]
                 return name if len(name) >= _ID_LENGTH else ""
     return ""
+
+
+def _children(proc: Path) -> dict[int, list[int]]:
+    """Return the children of every process, from one pass over all: cheaper than to ask every thread for its own."""
+    found: dict[int, list[int]] = {}
+    for entry in os.scandir(proc):
+        if entry.name.isdecimal():
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                parent = int(Path(entry.path, "stat").read_text().rpartition(")")[2].split()[1])
+                found.setdefault(parent, []).append(int(entry.name))
+    return found
+
+
+def _with_descendants(pid: int, children: Mapping[int, list[int]]) -> Iterator[int]:
+    waiting = [pid]
+    while waiting:
+        each = waiting.pop()
+        yield each
+        waiting += children.get(each, ())
 
 
 def _threads(proc: Path, pid: int) -> list[int]:
