@@ -90,11 +90,12 @@ def _do(decision: Decision, incident: Incident, name: str) -> Failover | None:
     if decision.action == Action.HOLD:
         _hold(decision, incident, name)
         return None
-    failover = failovers.propose(incident)
-    if failover is None:
-        raise StaleProposal(f"Job {decision.job} is over.", hint="There is nothing left to do.")
-    failover.events.filter(event="proposed").update(actor=name)
-    return failover
+    job = Job.objects.filter(pk=decision.job_id).first()
+    if job is None:
+        raise DomainError("A decision about no job has no recovery.")
+    if job.state in Job.TERMINAL:
+        raise StaleProposal(f"Job {job} is over.", hint="There is nothing left to do.")
+    return failovers.go_on(job, incident, by=name)
 
 
 def _hold(decision: Decision, incident: Incident, name: str) -> None:

@@ -21,7 +21,7 @@ def approve(skip: BatchSkip, *, by: failovers.Person, digest: str, note: str = "
         skip = _decide(skip, BatchSkip.State.APPROVED, by=by, digest=digest, note=note)
         if job.state != Job.State.WAITING:
             return None  # over: the batch is left out when it is started again
-        return failovers.go_on(job, skip.incident, by=by)
+        return failovers.go_on(job, skip.incident, by=skip.decided_by)
 
 
 def reject(skip: BatchSkip, *, by: failovers.Person, digest: str, note: str = "") -> None:

@@ -56,12 +56,14 @@ class _Look:
         nodes = {each.rank: each.slot.node for each in self.ranks}
         return nodes.get(rank if rank is not None else -1) or next((each for each in nodes.values() if each), None)
 
-    def note(self, code: str, evidence: str, *, key: str, rank: int | None = None) -> None:
+    def note(
+        self, code: str, evidence: str, *, key: str, rank: int | None = None, fields: Mapping[str, int] | None = None
+    ) -> None:
         """Keep one finding of this attempt."""
         node = self.node_of(rank)
         if node is not None:
             where: dict[str, Any] = {"job": self.job, "epoch": self.job.epoch, "rank": rank}
-            incidents.note(node, code, **where, evidence=evidence, key=key)
+            incidents.note(node, code, **where, evidence=evidence, key=key, fields=fields)
 
 
 def look(now: datetime) -> None:
@@ -188,7 +190,8 @@ def _no_numbers(seen: _Look, bad: Mapping[int, wire.BadLoss]) -> None:
         for epoch, step in spoilt.values_list("epoch", "step"):
             reason = f"The loss was no number from step {first} on (rank {rank})."
             snapshots.distrust(seen.job, SnapshotId(epoch, step), reason=reason)
-    seen.note("loss-no-number", evidence, key=f"nan:{seen.job.pk}:{seen.job.epoch}", rank=rank)
+    key = f"nan:{seen.job.pk}:{seen.job.epoch}"
+    seen.note("loss-no-number", evidence, key=key, rank=rank, fields={"step": first})
 
 
 def _spiked(seen: _Look, spikes: Mapping[int, wire.Spike]) -> None:

@@ -6,7 +6,7 @@ from reliability.domain.failover import State
 from reliability.errors import IllegalTransition, InvalidInput, StaleProposal
 from reliability.models import AttemptEnd, BatchSkip, Drill, Epoch, Failover, Incident, Job, Lease
 from reliability.selectors import attempts, core
-from reliability.services import clock, drills, failovers, jobs, skips
+from reliability.services import clock, drills, failovers, fault_codes, incidents, jobs, skips
 from tests.services.world import World, approver
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
@@ -129,6 +129,19 @@ def test_a_snapshot_after_which_it_ends_alike_twice_is_passed_over_once(world: W
     assert [snapshot.step for snapshot in core.distrusted(world.job())] == [303]
     die(world, 1, step=306, tail="FloatingPointError: loss is NaN")
     assert world.job().state == Job.State.WAITING
+
+
+def test_a_loss_that_is_no_number_at_the_same_step_again_is_no_progress_either(world: World) -> None:
+    fault_codes.change("loss-no-number", values={"action": "restart_in_place"}, by="ada", reason="stop at once")
+    world.running_job()
+    world.save(20)
+    for _ in range(2):
+        since = world.job().epoch
+        where = {"job": world.job(), "epoch": since, "rank": 1, "fields": {"step": 500}}
+        incidents.note(world.agents["n2"].node, "loss-no-number", **where, evidence=f"so far {since} of them")
+        decided(world, since)
+    assert world.job().state == Job.State.WAITING
+    assert BatchSkip.objects.get().step == 500
 
 
 def suspected(world: World) -> BatchSkip:

@@ -95,14 +95,14 @@ def propose_again(job: Job, *, by: Person) -> Failover:
         incident = core.incidents_of(job).order_by("-id").first()
         if incident is None:
             raise DomainError(f"Nothing was ever found about job {job.name}.", hint="Stop it and start it again.")
-        return go_on(job, incident, by=by)
+        return go_on(job, incident, by=_name(by))
 
 
-def go_on(job: Job, incident: Incident, *, by: Person) -> Failover:
-    """Open the recovery of a locked job that waits, because a person wants it: budgets are those of automation."""
+def go_on(job: Job, incident: Incident, *, by: str) -> Failover:
+    """Open the recovery of a locked job that has none, because a person wants it: budgets are those of automation."""
     Incident.objects.filter(pk=incident.pk).update(closed_at=None, close_reason="")
     failover = opening.open_for(incident, job)
-    failover.events.filter(event="proposed").update(actor=_name(by))
+    failover.events.filter(event="proposed").update(actor=by)
     dispatch.task("controller.advance", failover.pk)
     return failover
 

@@ -101,8 +101,16 @@ def _keep(job: Job, number: int, *, row: FaultCode, fault_class: str, root: Find
 
 
 def _last_step(root: Finding | None) -> int | None:
-    """Return what a rank told as its own last step with its end; no other step is as exact."""
-    told = (root.report.body if root and root.report else {}).get("last_step")
+    """Return what a rank told as its own last step with its end, or the step before the one it names as bad.
+
+    No other step is as exact: ranks that had not noticed yet may be one further.
+    """
+    if root is None:
+        return None
+    told = (root.report.body if root.report else {}).get("last_step")
+    bad = root.fields.get("step")
+    if not isinstance(told, int) and isinstance(bad, int) and bad > 0:
+        told = bad - 1
     return told if isinstance(told, int) and told >= 0 else None
 
 
