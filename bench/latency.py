@@ -157,10 +157,10 @@ def _measured(fleet: Fleet, folder: Path) -> Iterator[Figure]:
             fleet.kill(node, container_name=f"sk-{run.job}-{node}")
 
         def end_rank() -> None:
-            os.kill(pid_of_rank(fleet.host(node), 2, run.job), signal.SIGSEGV)
+            fleet.kill(node, rank=2, job=run.job)
 
         yield _figure("container death", in_place(watch, run, end_container, ("container-died", "oom")), 0.5)
-        yield _figure("exit code of a rank", in_place(watch, run, end_rank, ("exit-139",)), 0.5)
+        yield _figure("exit code of a rank", in_place(watch, run, end_rank, ("exit-137",)), 0.5)
 
         def stop_rank() -> None:
             os.kill(pid_of_rank(fleet.host(node), 2, run.job), signal.SIGSTOP)
