@@ -70,6 +70,15 @@ def ended_lately(now: datetime, nodes: Collection[Node]) -> dict[int, datetime]:
     return found
 
 
+def times_of(nodes: Collection[int], *, since: datetime, until: datetime) -> dict[int, list[tuple[datetime, datetime]]]:
+    """Return node -> the planned times, start and end, that it has between two instants, by primary keys."""
+    rows = list(windows(since, until))
+    found: dict[int, list[tuple[datetime, datetime]]] = defaultdict(list)
+    for node in Node.objects.filter(pk__in=list(nodes)) if rows else ():
+        found[node.pk] = [(row.starts_at, row.ends_at) for row in rows if is_of(row, node)]
+    return found
+
+
 def told(window: MaintenanceWindow) -> str:
     """Return a window in words, for reasons."""
     return f"planned maintenance until {window.ends_at:%Y-%m-%d %H:%M} UTC ({window.reason})"

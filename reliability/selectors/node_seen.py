@@ -1,15 +1,18 @@
 """What is known of nodes now, as their condition is derived from it? A few queries, however many nodes there are."""
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 from django.db.models import Q
 
-from reliability.domain.health import CheckSeen, HoldSeen, IncidentSeen, Rules, Seen
+from reliability.domain.health import CheckSeen, HoldSeen, IncidentSeen, Rules, Seen, control_plane_suspected
 from reliability.models import Hold, Incident, Node, NodeCheck, NodeEvent
-from reliability.selectors import core, quarantined
+from reliability.selectors import core, maintenance, quarantined
 
+TOGETHER = timedelta(seconds=10)
+"""Nodes that fall silent together cross the limit one after the other, within so much."""
 ALL = 50
 """For more nodes than this, rows of all nodes are read instead of rows of these."""
 
@@ -23,7 +26,7 @@ def seen(
     checks = _checks(some, now)
     incidents = _incidents(some)
     holds = _holds(some)
-    worsened = _worsened(some, now, rules)
+    worsened = _worsened(now, rules)
     quarantines = quarantined.by_node(nodes)
     listening = (since or now).timestamp()
     return {
@@ -35,7 +38,7 @@ def seen(
             incidents=tuple(incidents[node.pk]),
             holds=tuple(holds[node.pk]),
             quarantines=quarantines.get(node.pk, ()),
-            worsened=tuple(worsened[node.pk]),
+            worsened=tuple(worsened.get(node.pk, ())),
         )
         for node in nodes
     }
@@ -93,10 +96,24 @@ def _hold(row: Hold) -> HoldSeen:
     return HoldSeen(number=row.pk, owner=row.owner, reason=row.reason, since=row.created_at.timestamp())
 
 
-def _worsened(some: Q, now: datetime, rules: Rules) -> dict[int, list[float]]:
-    found: dict[int, list[float]] = defaultdict(list)
+def _worsened(now: datetime, rules: Rules) -> dict[int, list[float]]:
+    """Return node -> when it got worse lately, without what was planned and what our own side is to blame for."""
     lately = now - timedelta(seconds=rules.flap_window_s)
-    rows = NodeEvent.objects.filter(some, worse=True, at__gt=lately, at__lte=now)
-    for node, at in rows.order_by("at").values_list("node_id", "at"):
-        found[node].append(at.timestamp())
+    rows = NodeEvent.objects.filter(worse=True, at__gt=lately, at__lte=now).order_by("at")
+    events = list(rows.values_list("node_id", "kind", "at"))
+    if not events:
+        return {}
+    silences = [at for _, kind, at in events if kind == NodeEvent.Kind.HEALTH]
+    total = Node.objects.count() if silences else 0
+    planned = maintenance.times_of({node for node, _, _ in events}, since=lately, until=now)
+    found: dict[int, list[float]] = defaultdict(list)
+    for node, kind, at in events:
+        shared = kind == NodeEvent.Kind.HEALTH and control_plane_suspected(silent=_near(silences, at), total=total)
+        if not shared and not any(start <= at < end for start, end in planned.get(node, ())):
+            found[node].append(at.timestamp())
     return found
+
+
+def _near(instants: Sequence[datetime], at: datetime) -> int:
+    """Return how many of these instants, in order, are about the same as one."""
+    return bisect_right(instants, at + TOGETHER) - bisect_left(instants, at - TOGETHER)

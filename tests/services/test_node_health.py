@@ -12,7 +12,7 @@ from reliability.agent.collectors.standing import Standings
 from reliability.domain.health import NodeHealth, Rules
 from reliability.domain.reports import parse_batch
 from reliability.errors import DomainError, InvalidInput
-from reliability.models import Failover, Hold, Node, NodeCheck, NodeEvent
+from reliability.models import Failover, Hold, MaintenanceWindow, Node, NodeCheck, NodeEvent
 from reliability.selectors import core, node_history, standbys
 from reliability.services import beats, clock, holds, jobs, keeping, node_checks, node_health, nodes
 from reliability.services.node_events import AUTOMATION
@@ -102,6 +102,31 @@ def test_a_node_that_flaps_stays_degraded_and_says_so(node: World) -> None:
         goes_by(node, "s1", {"link": told()}, 2)
     assert Node.objects.get(name="s1").health == NodeHealth.DEGRADED
     assert "to and fro" in Node.objects.get(name="s1").health_reason
+
+
+def _fell_silent(node: Node, seconds_ago: float) -> None:
+    at = clock.now() - timedelta(seconds=seconds_ago)
+    NodeEvent.objects.create(node=node, kind="health", at=at, text="x", worse=True)
+
+
+def test_planned_restarts_and_a_control_plane_that_comes_and_goes_make_no_node_flap(world: World) -> None:
+    for number in range(RULES.flaps):
+        for name in ("n1", "n2", "n3", "s1"):
+            _fell_silent(Node.objects.get(name=name), 60 * number + 20)
+    nodes.sweep(clock.now())
+    assert set(Node.objects.values_list("health", flat=True)) == {"healthy"}, "most at once: our own side"
+    NodeEvent.objects.all().delete()
+    for name in ("n1", "n2"):
+        for number in range(RULES.flaps):
+            _fell_silent(Node.objects.get(name=name), 60 * number + 20)
+    window = MaintenanceWindow.objects.create(
+        scope="nodes", starts_at=clock.now() - timedelta(hours=1), ends_at=clock.now(), planned_until=clock.now(),
+        reason="firmware", planned_by="ann", planned_at=clock.now(),
+    )  # fmt: skip
+    window.nodes.add(Node.objects.get(name="n1"))
+    nodes.sweep(clock.now())
+    assert Node.objects.get(name="n1").health == NodeHealth.HEALTHY
+    assert Node.objects.get(name="n2").health == NodeHealth.DEGRADED
 
 
 def test_the_first_result_of_a_check_is_awaited_for_its_limit(node: World) -> None:
