@@ -91,8 +91,8 @@ def _node_events(now: datetime) -> QuerySet[NodeEvent]:
     return NodeEvent.objects.filter(kind__in=short, at__lt=now - timedelta(days=FINDINGS_DAYS)).order_by("pk")
 
 
-LARGE: Mapping[type[Any], int] = {SnapshotCopy: 10_000}
-"""Rows that come in by the thousand, as one for each rank and tier of every save, go as fast."""
+LARGE: Mapping[type[Any], int] = {SnapshotCopy: 10_000, Report: 10_000}
+"""Rows that come in by the thousand, as one for each rank and tier of every save, or of a flood, go as fast."""
 
 KINDS: tuple[Callable[[datetime], QuerySet[Any]], ...] = (
     _reports,

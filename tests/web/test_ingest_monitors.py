@@ -207,3 +207,24 @@ def test_tokens_are_made_listed_and_revoked_by_command(world: World, capsys: Any
     assert "skm_" not in listed
     call_command("monitor", "revoke", "dcgm")
     assert "Nothing is taken" in capsys.readouterr().out
+
+
+def test_rest_gives_lists_and_revokes_tokens_to_those_who_may(client_of: Any, world: World) -> None:
+    approver, viewer = client_of("approver"), client_of("viewer")
+    address = "/api/v1/monitors/"
+    assert viewer.post(address, {"name": "gpud"}, content_type="application/json").status_code == 403
+    made = approver.post(address, {"name": "gpud", "node": "s1"}, content_type="application/json")
+    assert (made.status_code, made.json()["node"]) == (201, "s1")
+    assert send(made.json()["token"], xid(0)).status_code == 200
+    wrong = approver.post(address, {"name": "gpud", "node": "nobody"}, content_type="application/json")
+    assert (wrong.status_code, list(wrong.json())) == (400, ["node"])
+    again = approver.post(address, {"name": "gpud"}, content_type="application/json")
+    assert (again.status_code, list(again.json())) == (400, ["name"])
+    listed = viewer.get(address).json()
+    assert [(each["name"], each["node"]) for each in listed["tokens"]] == [("gpud", "s1")]
+    assert [(each["node"], each["source"]) for each in listed["heard"]] == [("s1", "dcgm")]
+    assert "skm_" not in str(listed)
+    one = f"{address}{made.json()['id']}/"
+    assert viewer.delete(one).status_code == 403
+    assert [approver.delete(one).status_code for _ in range(2)] == [204, 400]
+    assert client_of("").get(address).status_code in (401, 403)

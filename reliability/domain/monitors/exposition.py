@@ -1,7 +1,8 @@
 """What are the samples of a Prometheus text exposition? Strict, with the number of the first line that is wrong.
 
 The formats are those of prometheus.io/docs/instrumenting/exposition_formats and OpenMetrics, as far as exporters write
-them: comments, HELP texts, samples with labels, a timestamp or exemplar behind the value. Time is linear in the text.
+them: comments, HELP texts, samples with labels, a timestamp or exemplar behind the value. Time is linear in the
+text. A reader of our own: the maintained one (prometheus-client) names no line and keeps all of the text as families.
 """
 
 import re
