@@ -124,9 +124,11 @@ def _look_for_hang(seen: _Look) -> None:
         _look_for_quiet(seen)
         return
     views = watching.views(job, seen.ranks, now=seen.now, since=seen.since)
+    if find_hang(views, rule) is None:
+        _hang_over(seen)
+        return
     hang = find_hang(views, rule, newcomers=watching.newcomers(job, now=seen.now))
     if hang is None:
-        _hang_over(seen)
         return
     suspicion = hang.suspicion
     rank = suspicion.ranks[0] if suspicion.ranks else None

@@ -1,7 +1,7 @@
 """What does a heartbeat tell of a rank beyond its step? Read field by field, as everything from outside is."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from reliability.domain import fields as f
@@ -76,8 +76,8 @@ def _bad_loss(value: object, path: str) -> BadLoss:
 
 
 def _spike(value: object, path: str) -> Spike:
-    fields = {"count": (_count, True), "step": (_step, False), "loss": (_figure, False), "usual": (_figure, False)}
-    return Spike(**f.record(fields)(value, path))
+    told = {"count": (_count, True), "step": (_step, False), "loss": (_figure, False), "usual": (_figure, False)}
+    return Spike(**f.record(told)(value, path))
 
 
 _WATCH = f.record(
@@ -119,8 +119,9 @@ def read(value: object, path: str) -> RankWatch:
 
 
 def restored(kept: Mapping[str, Any]) -> RankWatch:
-    """Return what was kept of a rank; nothing known where nothing was."""
-    values = dict(kept)
+    """Return what was kept of a rank; nothing known where nothing was, or where another version kept it."""
+    known = {each.name for each in fields(RankWatch)}
+    values = {name: value for name, value in kept.items() if name in known}
     for name, kind in (("bad_loss", BadLoss), ("spike", Spike)):
         if values.get(name):
             values[name] = kind(**values[name])
