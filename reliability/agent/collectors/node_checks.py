@@ -76,6 +76,10 @@ class NodeChecks:
         """Return the process id of the child that runs them."""
         return self._following.pid()
 
+    def stuck(self) -> dict[str, int]:
+        """Return the processes of checks that hang in the kernel, by the name of the check."""
+        return dict(self._stuck)
+
     def tell_facts(self) -> None:
         """Tell the checks what the agent knows now."""
         self._following.tell({"facts": self._facts()})
@@ -110,7 +114,7 @@ class NodeChecks:
             self._hung.discard(name)
             over = Found(code="probe-hang-over", evidence=f"Check {name} returns again.", fields={"check": name})
             self._debounce.take(over, steady())
-        if isinstance(said.get("state"), dict):
+        if isinstance(said.get("state"), dict) and (said["state"] or isinstance(ok, bool)):
             self._states[name] = said["state"]
         for each in said.get("findings") or ():
             if (found := heard(each)) is not None:
