@@ -76,7 +76,7 @@ class WindowSerializer(serializers.ModelSerializer[MaintenanceWindow]):
         return selected.state_of(window, timezone.now())
 
 
-class PlanSerializer(serializers.Serializer[Any]):
+class NewWindowSerializer(serializers.Serializer[Any]):
     """What is planned: for named nodes, a failure domain or all; without a start from now on."""
 
     scope = serializers.ChoiceField(SCOPES)
@@ -114,11 +114,11 @@ class Windows(Resource):
     )  # fmt: skip
 
     @extend_schema(
-        summary="Plan maintenance", request=PlanSerializer, responses={201: WindowSerializer, 400: WRONG}, filters=False
+        summary="Plan maintenance", request=NewWindowSerializer, responses={201: WindowSerializer, 400: WRONG}, filters=False
     )
     def create(self, request: Request) -> Response:
         """Plan a window."""
-        given = OfJob().read(request.data, _PLAN, set(PlanSerializer().fields))
+        given = OfJob().read(request.data, _PLAN, set(NewWindowSerializer().fields))
         try:
             made = maintenance.plan(_plan(given), by=request.user.get_username())
         except InvalidInput as error:

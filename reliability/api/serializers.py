@@ -9,7 +9,6 @@ from rest_framework import serializers
 from reliability.domain.failover import State
 from reliability.domain.faults import Action
 from reliability.domain.goodput import lost_steps, totals
-from reliability.domain.health import NodeHealth
 from reliability.models import Failover, FailoverEvent, Finding, Hold, Job, Node, NodeCheck, Rank, Slot
 from reliability.models.nodes import choices
 from reliability.selectors import core, node_history
@@ -38,7 +37,7 @@ class HealthCauseSerializer(serializers.Serializer[Any]):
     """Why a node is in its condition, and what clears it; instants in seconds since 1970."""
 
     key = serializers.CharField()
-    state = serializers.ChoiceField(choices(NodeHealth))
+    state = serializers.CharField(help_text="the health it makes")
     text = serializers.CharField()
     clears = serializers.CharField()
     since = serializers.FloatField()

@@ -21,13 +21,15 @@ class Verdict(StrEnum):
 class Candidate:
     """What is known of a standby. `validation_age_s` is None when it never passed; tier 1 is the best.
 
-    `condition` says in words why it is not healthy, or only degraded.
+    `condition` says in words why it is not healthy, or degraded, or why it is `unknown` whether it is well: such a one
+    is used when there is no other, and is checked before.
     """
 
     node: str
     tier: int
     healthy: bool
     degraded: bool = False
+    unknown: bool = False
     condition: str = ""
     held_by: str = ""
     occupied_by: str = ""
@@ -102,6 +104,8 @@ def _validation_told(candidate: Candidate, fresh: bool, max_age_s: float) -> str
 
 def _qualities(candidate: Candidate, fresh: bool, max_age_s: float) -> list[str]:
     told = [f"Tier {candidate.tier}."]
+    if candidate.unknown:
+        told.append(f"Not known to be well, so used only when there is no other: {candidate.condition}".rstrip(": "))
     if candidate.degraded:
         told.append(f"Degraded, so used after the others of its tier: {candidate.condition}".rstrip(": "))
     if candidate.occupied_by:
@@ -128,11 +132,12 @@ def _ranked(candidate: Candidate, max_age_s: float) -> Ranked:
     )
 
 
-def _place(ranked: Ranked) -> tuple[bool, int, bool, bool, bool, bool, bool, bool, str]:
+def _place(ranked: Ranked) -> tuple[bool, bool, int, bool, bool, bool, bool, bool, bool, str]:
     candidate = ranked.candidate
     broke = candidate.validation in (Verdict.CRASH, Verdict.TIMEOUT)
     return (
         not ranked.eligible,
+        candidate.unknown,
         candidate.tier,
         ranked.preempts,
         candidate.degraded,
@@ -147,7 +152,8 @@ def _place(ranked: Ranked) -> tuple[bool, int, bool, bool, bool, bool, bool, boo
 def rank_candidates(candidates: Iterable[Candidate], *, max_age_s: float) -> list[Ranked]:
     """Return the candidates best first, those that may not be used last, each with its reasons in words (M3).
 
-    A lower tier comes after every usable node of a better one. Within a tier: free ones before those whose work would
+    Those of which it is not known whether they are well come last of all that may be used. A lower tier comes after
+    every usable node of a better one. Within a tier: free ones before those whose work would
     be stopped, then those that are not degraded, a validation passed at most `max_age_s` seconds ago, a warm
     container, a present image, the name.
     """

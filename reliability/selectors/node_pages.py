@@ -7,7 +7,7 @@ from datetime import datetime
 
 from django.db.models import Case, IntegerField, Prefetch, QuerySet, Value, When
 
-from reliability.domain.health import PLACE, USABLE, NodeRole
+from reliability.domain.health import PLACE, SERVING, USABLE, NodeRole
 from reliability.domain.standby import Verdict
 from reliability.models import Finding, Hold, Node, OrderRecord, Report, Room, Slot, Validation
 from reliability.selectors import core, node_history
@@ -31,6 +31,11 @@ class StandbyLine:
         """Whether every check passed the last time it ran."""
         kinds = {check.check_kind for check in self.checks}
         return kinds == set(Validation.Check.values) and all(check.verdict == Verdict.PASS for check in self.checks)
+
+    @property
+    def usable(self) -> bool:
+        """Whether it may take a slot at all, were it the only one."""
+        return self.node.health in SERVING and not self.holds
 
     @property
     def ready(self) -> bool:

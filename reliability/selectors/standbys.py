@@ -6,7 +6,7 @@ from datetime import datetime
 from django.db.models import Q, QuerySet
 
 from reliability.domain.failover import OPEN, Event
-from reliability.domain.health import USABLE, NodeHealth, NodeRole
+from reliability.domain.health import SERVING, NodeHealth, NodeRole
 from reliability.domain.standby import Candidate
 from reliability.models import FailoverEvent, Job, Node
 from reliability.selectors import core, maintenance
@@ -63,7 +63,8 @@ def _candidate(node: Node, job: Job, now: datetime, held_by: str, occupied_by: s
     return Candidate(
         node=node.name,
         tier=node.tier,
-        healthy=node.health in USABLE,
+        healthy=node.health in SERVING,
+        unknown=node.health == NodeHealth.UNKNOWN,
         degraded=node.health == NodeHealth.DEGRADED,
         condition=node.health_reason,
         held_by=held_by,

@@ -227,3 +227,19 @@ def test_against_a_single_other_node_a_difference_is_no_pass() -> None:
     verdict, told = judge_digests(["d"] * 3, {"n1": ["d"] * 3})
     assert verdict is Verdict.PASS
     assert "n1" in told
+
+
+def test_a_degraded_one_comes_after_the_others_of_its_tier_and_an_unknown_one_last_of_all() -> None:
+    doubted = [
+        Candidate(node="a", tier=1, healthy=True, unknown=True, condition="Check gpu hangs."),
+        Candidate(node="b", tier=1, healthy=True, degraded=True, condition="It flaps."),
+        Candidate(node="c", tier=1, healthy=True),
+        Candidate(node="d", tier=2, healthy=True),
+        Candidate(node="e", tier=1, healthy=False, condition="Bad board."),
+    ]
+    ranked = rank_candidates(doubted, max_age_s=900.0)
+    assert [each.candidate.node for each in ranked] == ["c", "b", "d", "a", "e"]
+    told = {each.candidate.node: " ".join(each.reasons) for each in ranked}
+    assert "It flaps." in told["b"]
+    assert "Check gpu hangs." in told["a"]
+    assert told["e"] == "Not healthy: Bad board."

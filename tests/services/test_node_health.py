@@ -11,6 +11,7 @@ from reliability.agent.clock import steady
 from reliability.agent.collectors.standing import Standings
 from reliability.domain.health import NodeHealth, Rules
 from reliability.domain.reports import parse_batch
+from reliability.domain.standby import rank_candidates
 from reliability.errors import DomainError, InvalidInput
 from reliability.models import Failover, Hold, MaintenanceWindow, Node, NodeCheck, NodeEvent
 from reliability.selectors import core, node_history, standbys
@@ -211,18 +212,16 @@ def test_a_job_takes_healthy_nodes_first_and_degraded_ones_rather_than_none(
     assert {slot.node.name for slot in core.slots_of(world.job()) if slot.node} == placed
 
 
-def test_a_degraded_standby_comes_after_the_healthy_ones_of_its_tier_and_an_unknown_one_is_not_used(
-    world: World,
-) -> None:
+def test_a_standby_that_is_not_known_to_be_well_is_used_only_when_there_is_no_other(world: World) -> None:
     job = world.running_job()
     Node.objects.filter(name="s1").update(health="unknown", health_reason="Check gpu gave no result.")
-    found = {each.node: each for each in standbys.candidates(job, now=clock.now())}
-    assert not found["s1"].healthy
-    assert found["s1"].condition == "Check gpu gave no result."
-    Node.objects.filter(name="s1").update(health="degraded")
-    found = {each.node: each for each in standbys.candidates(job, now=clock.now())}
-    assert found["s1"].healthy
-    assert found["s1"].degraded
+    ranked = rank_candidates(standbys.candidates(job, now=clock.now()), max_age_s=900)
+    assert [each.candidate.node for each in ranked if each.eligible] == ["s2", "s1"]
+    assert any("Check gpu gave no result." in reason for reason in ranked[1].reasons)
+    Node.objects.filter(name="s1").update(health="unhealthy", health_reason="Bad board.")
+    ranked = rank_candidates(standbys.candidates(job, now=clock.now()), max_age_s=900)
+    assert [each.candidate.node for each in ranked if each.eligible] == ["s2"]
+    assert ranked[1].reasons == ("Not healthy: Bad board.",)
 
 
 def test_what_an_agent_tells_of_its_checks_is_what_is_kept(node: World) -> None:
