@@ -114,7 +114,10 @@ class Windows(Resource):
     )  # fmt: skip
 
     @extend_schema(
-        summary="Plan maintenance", request=NewWindowSerializer, responses={201: WindowSerializer, 400: WRONG}, filters=False
+        summary="Plan maintenance",
+        request=NewWindowSerializer,
+        responses={201: WindowSerializer, 400: WRONG},
+        filters=False,
     )
     def create(self, request: Request) -> Response:
         """Plan a window."""
