@@ -51,7 +51,27 @@ def test_a_port_that_is_slower_than_it_was_warns_when_it_lasts(tmp_path: Path) -
     assert looks.look().ok
     slow = looks.look(after_s=30)
     assert codes(slow) == ["ib-port-slow"]
-    assert "200 Gb/s; it was 400 Gb/s" in slow.reason
+    assert "200 Gb/s; 400 Gb/s are expected" in slow.reason
+
+
+def test_as_many_ports_and_as_fast_ones_as_an_operator_says_must_be_there(tmp_path: Path) -> None:
+    looks = _port(tmp_path)
+    looks.options = {**looks.options, "ports": 2.0, "gbps": 800.0}
+    assert codes(looks.look()) == ["ib-ports-missing"]
+    assert codes(looks.look(after_s=30)) == ["ib-port-slow"]
+    looks.options = {**looks.options, "ports": 1.0, "gbps": 0.0}
+    assert sorted(codes(looks.look())) == ["ib-port-slow-over", "ib-ports-missing-over"]
+    looks.options = {**looks.options, "ports": 2.0}
+    looks.write({"class/infiniband/mlx5_0/ports/2/state": "garbage"})
+    unread = looks.look()
+    assert (unread.ok, codes(unread)) == (None, [])
+
+
+def test_an_adapter_that_is_not_there_at_all_is_missing_where_one_must_be(tmp_path: Path) -> None:
+    looks = Looks(infiniband.look, infiniband.OPTIONS, tmp_path, ports=1.0)
+    assert (looks.look().ok, codes(looks.look())) == (None, [])
+    (tmp_path / "class/infiniband").mkdir(parents=True)
+    assert codes(looks.look()) == ["ib-ports-missing"]
 
 
 def test_a_port_that_loses_its_link_again_and_again_flaps_also_when_no_look_sees_it_down(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from reliability.agent.movement import Movement
 from reliability.agent.standstill import Rules, Standstill, rules
 from reliability.domain.progress import Rule
 from tests.agent.locals import JOB, LocalNode, TroubledRuntime
+from tests.testbed.cgroups import HostGroup
 from tests.trainer.node import wait_until
 
 
@@ -60,6 +61,24 @@ def test_a_stopped_rank_is_told_as_stopped_and_its_age_counts_from_its_last_step
     after = wait_until(lambda: (now := rank_of(local))["step"] > before["step"] and now, "it goes on", 30)
     assert after["watch"]["state"] == ""
     assert after["watch"]["moves"] != before["watch"]["moves"]
+
+
+@pytest.mark.engine
+def test_a_frozen_rank_is_told_as_frozen_and_ends_when_its_attempt_does(local: LocalNode) -> None:
+    pid = next(iter(local.start().values()))
+    outside = processes.outside_number(local.part.container.running().pid, pid)
+    group = HostGroup(f"stepkeeper-test-{os.getpid()}")
+    group.make()
+    try:
+        group.join_file.write_text(str(outside))
+        group.freeze()
+        wait_until(lambda: rank_of(local)["watch"]["state"] == "frozen", "seen as frozen", 30)
+        assert local.part.stop(2, grace_s=0.0) == [0]
+        assert not processes.alive(outside)
+    finally:
+        group.thaw()
+        wait_until(lambda: not list(group.pids()), "nothing is left in the group", 30)
+        group.remove()
 
 
 def test_the_state_of_a_process_that_nobody_can_see_or_that_nobody_locks_is_not_told(tmp_path: Path) -> None:

@@ -94,4 +94,4 @@ def _judge(asked: Asked, sheet: Sheet, module: _Module, uncorrected: int, correc
     many = asked.past.within(f"{place} ce", corrected, DAY_S)
     if many >= asked.limit("corrected_per_day"):
         text = f"{many} corrected memory errors in a day at {where}."
-        sheet.stands(Trouble(code="memory-corrected", place=place, evidence=text, fields=fields))
+        sheet.stands(Trouble(code="memory-corrected", place=place, evidence=text, ends=False, fields=fields))

@@ -17,6 +17,8 @@ HOUR_S = 3600.0
 FLAP_WINDOW_S = 600.0
 OPTIONS: dict[str, Option] = {
     "root": "/sys",
+    "ports": 0.0,
+    "gbps": 0.0,
     "symbol_errors_per_hour": 120.0,
     "receive_errors_per_hour": 120.0,
     "flaps": 3.0,
@@ -55,18 +57,31 @@ def look(asked: Asked) -> Outcome:
     for port in ports:
         _judge(asked, sheet, port)
     _gone(asked, sheet, tree, {port.name for port in ports})
+    active = sum(1 for port in ports if port.active)
+    _missing(asked, sheet, tree, [port.active for port in ports])
     rates = [port.gbps for port in ports if port.active and port.gbps is not None]
     sheet.measured |= {
         "ports": len(ports),
-        "active": sum(1 for port in ports if port.active),
+        "active": active,
         "lowest_gbps": min(rates, default=None),
         "states": {port.name: port.state for port in ports},
     }
-    if not ports and not asked.past.known():
+    if not ports and not asked.past.known() and not asked.limit("ports"):
         return sheet.outcome("Nothing to look at: this machine has no InfiniBand ports.")
-    active = sum(1 for port in ports if port.active)
     others = f" {len(ports) - active} never were." if active < len(ports) else ""
     return sheet.outcome(f"{active} ports are active.{others}")
+
+
+def _missing(asked: Asked, sheet: Sheet, tree: Tree, active: list[bool | None]) -> None:
+    """Fewer active ports than an operator wants; what cannot be read is not missing."""
+    wanted = int(asked.limit("ports"))
+    if sum(each is not False for each in active) >= wanted:
+        return
+    if tree.hidden() or not asked.tree().there("class"):
+        sheet.unknown("The ports cannot be seen.")
+        return
+    text = f"only {sum(map(bool, active))} port(s) are active, expect >={wanted} port(s)"
+    sheet.stands(Trouble(code="ib-ports-missing", place="ports", evidence=text))
 
 
 def _gone(asked: Asked, sheet: Sheet, tree: Tree, here: set[str]) -> None:
@@ -110,7 +125,7 @@ def _judge(asked: Asked, sheet: Sheet, port: _Port) -> None:
         text = f"Port {port.name} is down ({port.state}); it was active before."
         sheet.stands(Trouble(code="ib-port-down", place=port.name, evidence=text, fields=port.fields))
     _flapping(asked, sheet, port, losses)
-    _slow(asked, sheet, port, expected)
+    _slow(asked, sheet, port, asked.limit("gbps") or expected)
     _errors(asked, sheet, port)
 
 
@@ -125,7 +140,7 @@ def _slow(asked: Asked, sheet: Sheet, port: _Port, expected: float) -> None:
     slow = bool(port.active) and port.gbps is not None and port.gbps < expected
     held_s = asked.past.held_s(f"{port.name} slow", slow)
     if slow and held_s >= asked.limit("slow_s"):
-        text = f"Port {port.name} runs at {port.gbps:g} Gb/s; it was {expected:g} Gb/s before."
+        text = f"Port {port.name} runs at {port.gbps:g} Gb/s; {expected:g} Gb/s are expected."
         sheet.stands(Trouble(code="ib-port-slow", place=port.name, evidence=text, fields=port.fields))
 
 

@@ -31,7 +31,7 @@ class Trouble:
     """Something that is not as it should be: a code of the fault table, at one place of the node.
 
     `fields` tell the place as lines of logs do (device, module, interface). `silent`: it counts for the check and is
-    not told, as what was told when it happened.
+    not told, as what was told when it happened. `ends`: it is told when it is over.
     """
 
     code: str
@@ -39,6 +39,7 @@ class Trouble:
     evidence: str
     count: int = 1
     silent: bool = False
+    ends: bool = True
     fields: Mapping[str, str | int] = field(default_factory=dict)
 
     def found(self) -> Found:
@@ -95,7 +96,9 @@ class Sheet:
                 if len(told) >= MOST_TOLD:
                     continue
                 told.append(each.found())
-            self._past.tell(key, before.get(key, Told("" if each.silent else each.code, each.place, each.fields)))
+            self._past.tell(
+                key, before.get(key, Told("" if each.silent or not each.ends else each.code, each.place, each.fields))
+            )
         return told
 
     def _ended(self) -> list[Found]:

@@ -68,6 +68,16 @@ class Tree:
             return False
         return False
 
+    def hidden(self, *parts: str) -> bool:
+        """Return whether a folder is there, as far as can be told, and may not be looked into."""
+        try:
+            os.scandir(self.root.joinpath(*parts)).close()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except (OSError, ValueError):
+            return True
+        return False
+
     def device(self, *parts: str) -> str:
         """Return the name of the device that a link stands for, as 0000:8f:00.0; '' when there is none."""
         try:

@@ -232,9 +232,8 @@ _EVENTS = (
 )
 
 _OF_OTHERS: dict[str, FaultClass] = {
-    "memory-uncorrected": HARDWARE,
-    "memory-corrected": HARDWARE,
     "ib-flapping": NETWORK,
+    "ib-ports-missing": NETWORK,
     "disk-lost": STORAGE,
     "disk-slow": STORAGE,
     "disk-full": STORAGE,
@@ -250,7 +249,8 @@ _OF_OTHERS: dict[str, FaultClass] = {
     "gpu-remap-failed": HARDWARE,
     "probe-hang": UNKNOWN,
 }
-"""Codes of other families that last and that checks find."""
+"""Codes of other families that last and that checks find, without those whose lines come in floods: findings that begin
+or end something are kept in their order, one by one."""
 
 
 def _over() -> Iterator[FaultCode]:
