@@ -1,71 +1,14 @@
 """What is kept of nodes over REST: what happened to them, holds, quarantined hardware. Read by all roles."""
 
-from typing import Any
-
-from django.db.models import QuerySet
-from django_filters import rest_framework as drf_filters
 from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import serializers
 
 from reliability.api.export import columns
-from reliability.api.filters import ordering, since, until
+from reliability.api.node_filters import EventFilters, HoldFilters, QuarantineFilters
 from reliability.api.resources import NUMBER, Resource, Rows
 from reliability.api.serializers import NameField
 from reliability.models import Hold, NodeEvent, Quarantine, QuarantineOverride
 from reliability.selectors import quarantined
-
-STATES = (("open", "open"), ("closed", "closed"))
-
-
-class _ByState(drf_filters.FilterSet):
-    """Rows that stand (open) or were released (closed)."""
-
-    state = drf_filters.ChoiceFilter(choices=STATES, method="by_state", label="open or closed")
-
-    def by_state(self, rows: QuerySet[Any], _name: str, value: str) -> QuerySet[Any]:
-        """Keep those that stand, or those that were released."""
-        return rows.filter(released_at__isnull=value == "open")
-
-
-class EventFilters(drf_filters.FilterSet):
-    """Events by node, kind and time."""
-
-    node = drf_filters.CharFilter(field_name="node__name")
-    kind = drf_filters.MultipleChoiceFilter(choices=NodeEvent.Kind.choices)
-    since = since("at")
-    until = until("at")
-    ordering = ordering("at", "node__name", "kind")
-
-    class Meta:
-        model = NodeEvent
-        fields = ()
-
-
-class HoldFilters(_ByState):
-    """Holds by node, owner, state and time."""
-
-    node = drf_filters.CharFilter(field_name="node__name")
-    owner = drf_filters.CharFilter()
-    since = since("created_at")
-    until = until("created_at")
-    ordering = ordering("created_at", "released_at", "node__name")
-
-    class Meta:
-        model = Hold
-        fields = ()
-
-
-class QuarantineFilters(_ByState):
-    """Quarantines by the node they were found on, state and time."""
-
-    node = drf_filters.CharFilter(field_name="found_as")
-    since = since("created_at")
-    until = until("created_at")
-    ordering = ordering("created_at", "released_at", "found_as")
-
-    class Meta:
-        model = Quarantine
-        fields = ()
 
 
 class NodeEventSerializer(serializers.ModelSerializer[NodeEvent]):

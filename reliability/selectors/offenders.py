@@ -42,7 +42,7 @@ def repeat_offenders(now: datetime, *, least: int = 1) -> list[Offender]:
         if row.node_id is not None:
             by_node[row.node_id].append(row)
     nodes = list(Node.objects.order_by("name")) if by_node else []
-    barred = set(quarantined.standing().values_list("node_id", flat=True))
+    barred = set(quarantined.watched())
     found = [_offender(group, by_node, now, barred) for group in _machines(nodes)]
     lines = [line for line in found if line is not None and line.in_90_days >= least]
     return sorted(lines, key=lambda line: (-line.in_30_days, -line.in_90_days, line.names))
@@ -66,7 +66,7 @@ def _machines(nodes: Iterable[Node]) -> list[list[Node]]:
 
 
 def _offender(
-    group: list[Node], by_node: Mapping[int, list[Incident]], now: datetime, barred: set[int | None]
+    group: list[Node], by_node: Mapping[int, list[Incident]], now: datetime, barred: set[int]
 ) -> Offender | None:
     incidents = [row for node in group for row in by_node.get(node.pk, ())]
     if not incidents:

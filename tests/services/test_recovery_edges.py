@@ -120,7 +120,7 @@ def test_a_node_that_lost_its_slot_is_set_aside_also_when_the_recovery_is_supers
     _xid(world, "n3")
     world.until(lambda: Failover.objects.exists() and world.failover().state == State.RESTORING)
     Node.objects.filter(name="n3").update(health="healthy", health_reason="")
-    world.agents["n2"].report("finding", {"code": "xid-79", "rank": 1, "evidence": "xid-79"}, epoch=world.job().epoch)
+    world.agents["n2"].report("finding", {"code": "xid-48", "rank": 1, "evidence": "xid-48"}, epoch=world.job().epoch)
     for agent in world.agents.values():
         del agent.replies["restore"]
     done = world.recover()
