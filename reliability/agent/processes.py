@@ -11,6 +11,8 @@ import signal
 import time
 from pathlib import Path
 
+from reliability.agent import freezer
+
 _PROC = Path("/proc")
 _PAUSE_S = 0.002
 _EMPTY_LOOKS = 2
@@ -63,6 +65,8 @@ def _signal_until_gone(pid: int, number: signal.Signals, limit_s: float, *, once
         for child in left - asked:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, number)
+                if number is signal.SIGKILL:
+                    freezer.thaw(child)  # a frozen process dies of it then
         if left:
             asked |= left if once else set()
             if time.monotonic() > end:

@@ -7,8 +7,9 @@ leads to its process without asking the engine, which may hang itself.
 import re
 from pathlib import Path
 
+from reliability.agent import freezer
+
 _PROC = Path("/proc")
-_CGROUPS = Path("/sys/fs/cgroup")
 _LOCK = re.compile(r"^\d+: FLOCK +\w+ +\w+ (\d+) [0-9a-f]+:[0-9a-f]+:(\d+) ", re.MULTILINE)
 _LETTERS = {"T": "stopped", "t": "stopped", "D": "uninterruptible"}
 
@@ -39,31 +40,4 @@ def _state(pid: int) -> str:
         return ""
     if letter in {"T", "t"}:
         return _LETTERS[letter]
-    return "frozen" if _frozen(pid) else _LETTERS.get(letter, "")
-
-
-def _frozen(pid: int) -> bool:
-    """Whether the process lies in a control group that is frozen, itself or above it."""
-    try:
-        lines = (_PROC / str(pid) / "cgroup").read_text().splitlines()
-    except OSError:
-        return False
-    return any(_frozen_group(line) for line in lines)
-
-
-def _frozen_group(line: str) -> bool:
-    _, controllers, path = line.split(":", 2)
-    if controllers and controllers != "freezer":
-        return False
-    own = path.lstrip("/")
-    if controllers:
-        return "FROZEN" in _read(_CGROUPS / "freezer" / own / "freezer.state")
-    events = _read(_CGROUPS / own / "cgroup.events") or _read(_CGROUPS / "unified" / own / "cgroup.events")
-    return "frozen 1" in events
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
+    return "frozen" if freezer.frozen(pid) else _LETTERS.get(letter, "")

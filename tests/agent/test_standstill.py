@@ -71,12 +71,12 @@ def test_a_frozen_rank_is_told_as_frozen_and_ends_when_its_attempt_does(local: L
     group.make()
     try:
         group.join_file.write_text(str(outside))
-        group.freeze()
+        group.freeze("host")
         wait_until(lambda: rank_of(local)["watch"]["state"] == "frozen", "seen as frozen", 30)
         assert local.part.stop(2, grace_s=0.0) == [0]
         assert not processes.alive(outside)
     finally:
-        group.thaw()
+        group.thaw("host")
         wait_until(lambda: not list(group.pids()), "nothing is left in the group", 30)
         group.remove()
 
