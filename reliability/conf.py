@@ -1,5 +1,6 @@
 """The settings as the typed policy that services hand to the domain."""
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -9,13 +10,31 @@ from django.core.signals import setting_changed
 from reliability.domain.policy import ClusterPolicy
 from reliability.domain.progress import Rule
 from reliability.domain.room import Limits
+from reliability.errors import InvalidInput
+
+_changed: dict[str, Any] = {}
 
 
 @cache
 def cluster_policy() -> ClusterPolicy:
-    """Return the limits that hold for all nodes. Raises InvalidInput where settings contradict each other."""
+    """Return the limits that hold for all nodes. Raises InvalidInput where settings contradict each other.
+
+    What people set holds over the settings, as long as it goes with them.
+    """
     limits: dict[str, Any] = settings.STEPKEEPER
-    return ClusterPolicy(**limits)
+    try:
+        return ClusterPolicy(**{**limits, **_changed})
+    except InvalidInput:
+        return ClusterPolicy(**limits)
+
+
+def change_limits(values: Mapping[str, Any]) -> None:
+    """Take over in this process what people set over the settings. Raises InvalidInput and changes nothing then."""
+    if dict(values) != _changed:
+        ClusterPolicy(**{**settings.STEPKEEPER, **values})
+        _changed.clear()
+        _changed.update(values)
+        cluster_policy.cache_clear()
 
 
 def plan_window_s() -> float:

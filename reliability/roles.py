@@ -19,6 +19,7 @@ APPROVER_CODENAMES = (
     "manage_monitor_tokens",
     "override_quarantine",
     "set_action_modes",
+    "set_limits",
 )
 
 

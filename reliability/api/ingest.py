@@ -20,7 +20,18 @@ from reliability import conf
 from reliability.domain.reports import Batch, parse_batch, parse_registration
 from reliability.errors import InvalidInput, ReliabilityError, StaleEpoch
 from reliability.models import Job, Node
-from reliability.services import access, beats, clock, fault_tables, nodes, orders, reports, retention, snapshots
+from reliability.services import (
+    access,
+    beats,
+    clock,
+    fault_tables,
+    limits,
+    nodes,
+    orders,
+    reports,
+    retention,
+    snapshots,
+)
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -251,6 +262,7 @@ class Flusher:
         close_old_connections()
         try:
             beats.flush(clock.now())
+            limits.refresh()
         except DatabaseError as error:
             if not self._away:
                 log.warning("Heartbeats cannot be written, they are kept in memory: %s", error)

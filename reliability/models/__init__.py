@@ -5,6 +5,7 @@ from reliability.models.decisions import Decision, DecisionVerdict, ModeRule
 from reliability.models.fault_codes import FaultCodeChange
 from reliability.models.incident_events import IncidentEvent
 from reliability.models.jobs import Epoch, Job, Rank, Slot
+from reliability.models.limits import LimitChange
 from reliability.models.maintenance import MaintenanceWindow
 from reliability.models.monitors import MonitorState, MonitorToken
 from reliability.models.node_records import NodeCheck, NodeEvent, Quarantine, QuarantineOverride
@@ -35,6 +36,7 @@ __all__ = [
     "IncidentEvent",
     "Job",
     "Lease",
+    "LimitChange",
     "MaintenanceWindow",
     "ModeRule",
     "MonitorState",

@@ -27,6 +27,7 @@ from reliability.services import (
     incidents,
     jobs,
     keeping,
+    limits,
     losses,
     node_incidents,
     orders,
@@ -62,6 +63,7 @@ def run(now: datetime) -> bool:
     if not _take_lease(now):
         return False
     try:
+        boundary.apart("Taking over limits", limits.refresh)
         for what, piece in PIECES:
             boundary.apart(what, piece, now)
     finally:
