@@ -79,7 +79,9 @@ class ExpositionParser(BaseParser):
 
     media_type = "text/plain"
 
-    def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> str:
+    def parse(  # type: ignore[override]  # what was parsed is a text, no mapping
+        self, stream: Any, media_type: str | None = None, parser_context: Any = None
+    ) -> str:
         """Return the text. Raises ParseError or TooLarge."""
         most = settings.MAX_INGEST_BYTES
         raw = stream.read(most + 1)

@@ -25,5 +25,7 @@ def tokens() -> QuerySet[MonitorToken]:
 def stands(node_id: int | None, code: str, now: datetime) -> bool:
     """Return whether a monitor that is heard says that this condition of a node stands."""
     since = now - timedelta(seconds=SILENT_S)
+    if node_id is None:
+        return False
     said = MonitorState.objects.filter(node_id=node_id, seen_at__gte=since).values_list("standing", flat=True)
     return any(code in standing for standing in said)

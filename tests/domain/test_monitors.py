@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from reliability.domain.faults import MATCHER, TABLE
 from reliability.domain.monitors import Condition, advance, read_json, read_text
+from reliability.domain.monitors.clock_times import instant
 from reliability.domain.monitors.exposition import samples
 from reliability.domain.monitors.metrics import RULES
 from reliability.domain.monitors.naming import DETECTOR_REASONS, pci, slug
@@ -281,6 +282,31 @@ def test_json_that_is_wrong_names_the_field(body: Any, field: str) -> None:
         read_json(body, MATCHER)
     assert told.value.field == field
     assert told.value.hint
+
+
+@pytest.mark.parametrize(
+    ("told", "seconds"),
+    [
+        ("1970-01-01T00:00:00Z", 0.0),
+        ("2023-11-14T22:13:20.5Z", T + 0.5),
+        ("2023-11-14T22:13:20.123456789+00:00", T + 0.123456789),
+        ("2023-11-15 00:13:20+02:00", T),
+        ("2023-11-14T17:13:20-0500", T),
+        (1_700_000_000, T),
+    ],
+)
+def test_a_time_is_read_as_monitors_write_it(told: object, seconds: float) -> None:
+    assert instant(told, "at") == pytest.approx(seconds, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "told",
+    ["", "soon", "2023-02-30T00:00:00Z", "2023-13-01T00:00:00Z", "0000-01-01T00:00:00Z", "2023-11-14", True, None, []]
+    + [1e300, "2023-11-14T25:00:00Z", "x" * 10_000],
+)
+def test_what_is_no_time_is_named(told: object) -> None:
+    with pytest.raises(InvalidInput):
+        instant(told, "at")
 
 
 def test_a_node_is_found_by_what_monitors_call_it() -> None:

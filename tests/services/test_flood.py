@@ -10,6 +10,8 @@ import time
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from reliability.api import ingest
 from reliability.models import Finding, Incident, Report
@@ -18,7 +20,7 @@ from tests.services.world import Agent, World
 
 pytestmark = pytest.mark.django_db
 
-SIZE = int(os.environ.get("STEPKEEPER_FLOOD", "2000"))
+SIZE = int(os.environ.get("STEPKEEPER_FLOOD", "1000"))
 AT = SIZE * 4 // 5
 BATCH = 200
 BUSY = "NVRM: Xid (PCI:0000:4d:00): 95, pid=77, name=python3, Uncontained ECC error"
@@ -155,3 +157,35 @@ def test_two_witnesses_of_one_event_are_one_finding_that_names_both(world: World
     reports.process_new()
     assert Finding.objects.filter(code="xid-109").count() == 2, "the same line so much later is an event of its own"
     assert incidents.undecided_nodes() == []
+
+
+@pytest.mark.slow
+@given(data=st.data())
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_however_findings_come_and_are_read_no_count_is_lost_or_doubled(world: World, data: st.DataObject) -> None:
+    agent = world.agents["s1"]
+    for kept in (Finding, Incident, Report):
+        kept.objects.all().delete()
+    kinds = [
+        *(("xid-95", f"NVRM: Xid (PCI:0000:{bus}:00): 95, pid=7, name=a") for bus in ("4d", "51")),
+        ("link-down", "mlx5_core 0000:3b:00.0 eth2: Link down"),
+        ("link-up", "mlx5_core 0000:3b:00.0 eth2: Link up"),
+        ("odd-code", "one"),
+        ("odd-code", "two"),
+    ]
+    sent: dict[str, int] = {}
+    items: list[dict[str, Any]] = []
+    for kind, count in data.draw(st.lists(st.tuples(st.sampled_from(kinds), st.integers(1, 5)), max_size=30)):
+        items.append(_finding(*kind, count=count))
+        sent[kind[0]] = sent.get(kind[0], 0) + count
+        if data.draw(st.integers(0, 3)) == 0:
+            _post(agent, items)
+            items = data.draw(st.sampled_from([[], items]))  # the answer may be lost: all of it comes again
+        if data.draw(st.integers(0, 5)) == 0:
+            reports.process_new()
+    _post(agent, items)
+    reports.process_new()
+    told = _counts(agent)
+    told.pop("link-up", None)  # a link that comes up and was not down is no finding
+    sent.pop("link-up", None)
+    assert told == sent
