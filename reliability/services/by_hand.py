@@ -90,7 +90,7 @@ def _do(decision: Decision, incident: Incident, name: str) -> Failover | None:
     if decision.action == Action.HOLD:
         _hold(decision, incident, name)
         return None
-    job = Job.objects.filter(pk=decision.job_id).first()
+    job = decision.job
     if job is None:
         raise DomainError("A decision about no job has no recovery.")
     if job.state in Job.TERMINAL:

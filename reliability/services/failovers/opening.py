@@ -95,7 +95,9 @@ def replace(failover: Failover, incident: Incident, job: Job, reason: str) -> Fa
     successor = open_for(incident, job, refused=carried)
     Failover.objects.filter(pk=failover.pk).update(superseded_by=successor)
     successor.fault_at = min(failover.fault_at, successor.fault_at)
-    successor.save(update_fields=["fault_at"])
+    if failover.proposal.get("budget"):
+        successor.proposal = {**successor.proposal, "budget": failover.proposal["budget"]}
+    successor.save(update_fields=["fault_at", "proposal"])
     Drill.objects.filter(failover=failover, state=Drill.State.RUNNING).update(failover=successor)
     over = _none_left(failover, successor, job, incident)
     if over:
