@@ -134,9 +134,10 @@ def _change(node: Node, row: NodeCheck, check: CheckBeat, at: datetime) -> None:
     """Write that a check has another value now."""
     word = {True: "passes", False: "fails", None: "gives no result"}[check.ok]
     told = f": {check.reason}" if check.reason and not check.ok else "."
-    node_events.check_changed(
-        node, f"Check {row.name} {word}{told}", at=at, worse=row.ok is True, check=row.name, ok=check.ok
-    )
+    first = row.ok is None and row.since > at and check.ok
+    if not first:  # a first result that is good is what was awaited
+        text = f"Check {row.name} {word}{told}"
+        node_events.check_changed(node, text, at=at, worse=row.ok is True, check=row.name, ok=check.ok)
     row.ok, row.since = check.ok, at
     _fill(row, check, at)
     row.save(force_update=True)

@@ -113,6 +113,12 @@ def test_a_node_that_gets_worse_again_and_again_stays_degraded_until_it_was_quie
     assert at(RULES.flap_window_s + 181, Seen(worsened=times), later) == HEALTHY
 
 
+def test_many_checks_that_stop_for_one_reason_are_worse_once() -> None:
+    once = tuple(100.0 + 0.1 * each for each in range(11))
+    assert at(200, Seen(worsened=once)) == HEALTHY
+    assert at(200, Seen(worsened=(*once, 20.0, 40.0, 60.0))).state is NodeHealth.DEGRADED
+
+
 def test_silence_makes_unreachable_and_its_end_makes_healthy_at_once() -> None:
     silent = at(50, Seen(silent_since=40.0))
     assert silent.state is NodeHealth.UNREACHABLE

@@ -133,6 +133,10 @@ def test_planned_restarts_and_a_control_plane_that_comes_and_goes_make_no_node_f
 def test_the_first_result_of_a_check_is_awaited_for_its_limit(node: World) -> None:
     waiting = {"gpu": told(None, age_s=0.0, limit_s=25.0, reason="It has not ended yet.")}
     assert goes_by(node, "s1", waiting, 20) == NodeHealth.HEALTHY
+    assert goes_by(node, "s1", {"gpu": told()}, 1) == NodeHealth.HEALTHY
+    assert not NodeEvent.objects.filter(kind="check").exists(), "what was awaited came"
+    node.agents["s1"].join()
+    assert goes_by(node, "s1", waiting, 20) == NodeHealth.HEALTHY
     assert goes_by(node, "s1", waiting, 20) == NodeHealth.UNKNOWN
 
 

@@ -5,7 +5,7 @@ stood for a while, getting better until it has been over for a while, and a node
 degraded. Nothing here decides a failover.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,12 +23,16 @@ SILENT, FLAPPING, MARKED = "silent", "flapping", "marked"
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """When a trouble begins and ends to count. Seconds; `flaps` times worse within `flap_window_s` is flapping."""
+    """When a trouble begins and ends to count. Seconds; `flaps` times worse within `flap_window_s` is flapping.
+
+    What gets worse within `together_s` is worse once: many checks may stop for one reason.
+    """
 
     debounce_s: float = 10.0
     stable_s: float = STABLE_S
     flaps: int = 4
     flap_window_s: float = 600.0
+    together_s: float = 1.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -297,7 +301,7 @@ def _expired(check: CheckSeen, seen: Seen, now: float) -> float | None:
 
 
 def _flapping(seen: Seen, before: Mapping[str, Cause], now: float, rules: Rules) -> list[Cause]:
-    lately = [at for at in seen.worsened if now - at <= rules.flap_window_s]
+    lately = _moments((at for at in seen.worsened if now - at <= rules.flap_window_s), rules.together_s)
     needed = 1 if FLAPPING in before else rules.flaps
     if len(lately) < needed:
         return []
@@ -311,6 +315,15 @@ def _flapping(seen: Seen, before: Mapping[str, Cause], now: float, rules: Rules)
             since=min(lately),
         )
     ]
+
+
+def _moments(instants: Iterable[float], together_s: float) -> list[float]:
+    """Return the first of each run of instants that lie together."""
+    found: list[float] = []
+    for at in sorted(instants):
+        if not found or at - found[-1] > together_s:
+            found.append(at)
+    return found
 
 
 def _recovering(standing: list[Cause], before: Mapping[str, Cause], now: float, rules: Rules) -> list[Cause]:
