@@ -1,18 +1,27 @@
 """What monitors may send, and what they say that stands."""
 
+import time
 from datetime import datetime, timedelta
+from functools import lru_cache
 
-from django.db.models import QuerySet
+from django.db.models import Count, Max, QuerySet
 
 from reliability.domain.monitors.placing import Directory, Known
 from reliability.models import MonitorState, MonitorToken, Node
 
 SILENT_S = 900.0
 """A monitor that was not heard for so long vouches for nothing any more."""
+FRESH_S = 5.0
 
 
 def directory() -> Directory:
-    """Return what finds nodes by the names that monitors have for them."""
+    """Return what finds nodes by the names that monitors have for them, at most FRESH_S old."""
+    mark = Node.objects.aggregate(nodes=Count("pk"), last=Max("registered_at"))
+    return _directory(int(time.monotonic() / FRESH_S), mark["nodes"], mark["last"])
+
+
+@lru_cache(maxsize=1)
+def _directory(_time: int, _nodes: int, _last: datetime | None) -> Directory:
     rows = Node.objects.values_list("name", "address", "hardware_ids")
     return Directory(Known(name=name, address=address, hardware_ids=ids or {}) for name, address, ids in rows)
 

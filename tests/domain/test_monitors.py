@@ -301,8 +301,10 @@ def test_a_time_is_read_as_monitors_write_it(told: object, seconds: float) -> No
 
 @pytest.mark.parametrize(
     "told",
-    ["", "soon", "2023-02-30T00:00:00Z", "2023-13-01T00:00:00Z", "0000-01-01T00:00:00Z", "2023-11-14", True, None, []]
-    + [1e300, "2023-11-14T25:00:00Z", "x" * 10_000],
+    [
+        *("", "soon", "2023-02-30T00:00:00Z", "2023-13-01T00:00:00Z", "0000-01-01T00:00:00Z", "2023-11-14"),
+        *("2023-11-14T25:00:00Z", "x" * 10_000, True, None, [], 1e300),
+    ],
 )
 def test_what_is_no_time_is_named(told: object) -> None:
     with pytest.raises(InvalidInput):
