@@ -31,14 +31,35 @@ def judge() -> User:
     return User.objects.get(pk=user.pk)
 
 
-def bad_gpu(world: World, name: str = "n3") -> None:
+def person() -> User:
+    return User.objects.filter(username="olga").first() or judge()
+
+
+def checked(decision: Decision, verdict: str) -> None:
+    """A check of the decision's node that ended now."""
+    Validation.objects.create(
+        node=decision.node, check_kind="sdc", verdict=verdict, started_at=clock.now(), ended_at=clock.now()
+    )
+
+
+def bad_gpu(world: World, name: str = "n2") -> None:
     world.agents[name].report("finding", {"code": "xid-79", "evidence": XID, "count": 1})
     world.tick()
 
 
 @pytest.fixture
+def world(bare_world: World) -> World:
+    """Return two training nodes and a standby."""
+    for name, role in (("n1", "training"), ("n2", "training"), ("s1", "standby")):
+        bare_world.node(name, role)
+    bare_world.tick()
+    return bare_world
+
+
+@pytest.fixture
 def job(world: World) -> Job:
-    found = world.running_job()
+    """Return a job on both nodes that saved step 20."""
+    found = world.running_job(nodes=2)
     world.save(20)
     return found
 
@@ -48,14 +69,14 @@ def test_without_a_rule_every_decision_is_kept_once_and_taken_as_the_job_allows(
     world.tick()
     decision = Decision.objects.get()
     assert (decision.code, decision.action, decision.mode) == ("xid-79", Action.FAILOVER, Mode.AUTOMATIC)
-    assert decision.node == world.agents["n3"].node
+    assert decision.node == world.agents["n2"].node
     assert (decision.rule, decision.verdict, decision.drill) == (None, "", False)
     world.recover()
     assert Decision.objects.count() == 1
 
 
 def test_a_job_that_wants_approval_gets_a_proposal_although_the_rule_says_automatic(world: World) -> None:
-    world.running_job(approval="manual")
+    world.running_job(nodes=2, approval="manual")
     rule(XID_79, "automatic")
     bad_gpu(world)
     assert Decision.objects.get().mode == Mode.PROPOSE
@@ -70,7 +91,7 @@ def test_what_is_observed_only_is_kept_and_touches_nothing(world: World, job: Jo
     assert (decision.mode, decision.action, decision.fault_class) == (Mode.SHADOW, Action.FAILOVER, "hardware")
     assert not Failover.objects.exists()
     assert not Hold.objects.exists()
-    assert Node.objects.get(name="n3").health != "unhealthy"
+    assert Node.objects.get(name="n2").health != "unhealthy"
     assert world.job().state == Job.State.RUNNING
     incident = Incident.objects.get()
     assert incident.action == Action.OBSERVE
@@ -79,7 +100,7 @@ def test_what_is_observed_only_is_kept_and_touches_nothing(world: World, job: Jo
 
 def test_all_codes_can_be_observed_only_and_a_dead_job_then_waits_for_a_person(world: World, job: Job) -> None:
     rule(ALL, "shadow")
-    world.agents["n3"].rank_dies(2, 139)
+    world.agents["n2"].rank_dies(1, 139)
     world.tick(2)
     assert Decision.objects.get().action == Action.RESTART_IN_PLACE
     assert not Failover.objects.exists()
@@ -100,19 +121,21 @@ def test_a_code_that_is_observed_only_does_not_hide_another_that_is_acted_on(wor
     assert failover.moves == []
 
 
-def test_a_failure_domain_can_be_observed_only_while_the_others_are_not(world: World, job: Job) -> None:
-    Node.objects.filter(name="n3").update(failure_domain="rack-1")
+@pytest.mark.parametrize(("name", "group", "mode"), [("n1", "", "automatic"), ("n2", "rack-1", "shadow")])
+def test_a_failure_domain_can_be_observed_only_while_the_others_are_not(
+    world: World, job: Job, name: str, group: str, mode: str
+) -> None:
+    Node.objects.filter(name="n2").update(failure_domain="rack-1")
     rule(Scope(reach="code", name="xid-79", group="rack-1"), "shadow")
-    bad_gpu(world, "n3")
-    assert not Failover.objects.exists()
-    bad_gpu(world, "n2")
-    assert world.recover().failed_node == world.agents["n2"].node
-    assert {(each.group, each.mode) for each in Decision.objects.all()} == {("rack-1", "shadow"), ("", "automatic")}
+    bad_gpu(world, name)
+    decision = Decision.objects.get()
+    assert (decision.group, decision.mode) == (group, mode)
+    assert Failover.objects.exists() is (mode == "automatic")
 
 
 def test_a_proposed_restart_in_place_waits_for_a_person(world: World, job: Job) -> None:
     rule(CRASH, "propose")
-    world.agents["n3"].rank_dies(2, 139)
+    world.agents["n2"].rank_dies(1, 139)
     world.until(Failover.objects.exists)
     world.tick(3)
     request = world.failover()
@@ -124,7 +147,7 @@ def test_a_proposed_restart_in_place_waits_for_a_person(world: World, job: Job) 
 
 
 def test_a_mode_that_changes_before_policy_approves_is_the_one_that_counts(world: World, job: Job) -> None:
-    incidents.note(world.agents["n3"].node, "exit-139", job=job, epoch=job.epoch, rank=2)
+    incidents.note(world.agents["n2"].node, "exit-139", job=job, epoch=job.epoch, rank=1)
     incidents.judge(job.pk)
     request = Failover.objects.get(state="awaiting_approval")
     rule(CRASH, "propose")
@@ -148,7 +171,7 @@ def test_what_was_observed_only_can_be_had_done_by_hand_and_then_asks_for_approv
     assert (request.kind, request.state, request.failed_node_id) == (
         "failover",
         "awaiting_approval",
-        world.agents["n3"].node.pk,
+        world.agents["n2"].node.pk,
     )
     with pytest.raises(DomainError, match="olga had it done"):
         by_hand.carry_out(decision, by=User.objects.get(username="olga"))
@@ -182,18 +205,17 @@ def test_a_node_without_a_job_is_held_by_hand_where_that_is_not_automatic(world:
     assert Incident.objects.get().action == Action.HOLD
 
 
-def test_a_persons_verdict_outranks_what_happened_next_and_both_are_kept(world: World, job: Job) -> None:
-    bad_gpu(world)
-    decision = Decision.objects.get()
-    world.recover()
-    check = {"node": decision.node, "check_kind": "sdc", "started_at": clock.now(), "ended_at": clock.now()}
-    Validation.objects.create(**check, verdict="fail", reason="wrong bits")
+def test_a_persons_verdict_outranks_what_happened_next_and_both_are_kept(bare_world: World) -> None:
+    (decision,) = made(bare_world, "")
+    checked(decision, "fail")
     assert decisions.look_at(decision, clock.now())
     assert not decisions.look_at(decision, clock.now())
     decision.refresh_from_db()
     assert (decision.verdict, decision.verdict_source) == ("right", "outcome")
-    decisions.give_verdict(decision, "wrong", by=judge(), note="It was the cable.")
-    Validation.objects.all().delete()
+    decisions.give_verdict(decision, "wrong", by=person(), note="It was the cable.")
+    checked(decision, "fail")
+    decisions.look_at(decision, clock.now())
+    decision.refresh_from_db()
     assert decision.verdict == "wrong"
     assert list(decision.verdicts.values_list("verdict", "source").order_by("pk")) == [
         ("right", "outcome"),
@@ -201,21 +223,29 @@ def test_a_persons_verdict_outranks_what_happened_next_and_both_are_kept(world: 
     ]
 
 
+def test_what_happened_next_is_asked_of_the_longest_not_asked_and_not_too_often(bare_world: World) -> None:
+    (decision,) = made(bare_world, "")
+    checked(decision, "fail")
+    assert decisions.look(clock.now()) == 1
+    assert decisions.look(clock.now() + timedelta(seconds=1)) == 0
+    decision.refresh_from_db()
+    assert decision.looked_at == clock.now()
+
+
 @pytest.mark.parametrize(
     ("verdict", "name", "error"), [("right", "vera", PermissionDenied), ("maybe", "olga", InvalidInput)]
 )
 def test_a_verdict_needs_the_permission_and_one_of_three_words(
-    world: World, job: Job, verdict: str, name: str, error: type[Exception]
+    bare_world: World, verdict: str, name: str, error: type[Exception]
 ) -> None:
-    bad_gpu(world)
-    person = judge() if name == "olga" else User.objects.create_user(name)
+    (decision,) = made(bare_world, "")
     with pytest.raises(error):
-        decisions.give_verdict(Decision.objects.get(), verdict, by=person)
+        decisions.give_verdict(decision, verdict, by=person() if name == "olga" else User.objects.create_user(name))
     assert not DecisionVerdict.objects.exists()
 
 
 def test_a_restart_is_right_once_a_snapshot_lies_beyond_the_fault(world: World, job: Job) -> None:
-    world.agents["n3"].rank_dies(2, 139)
+    world.agents["n2"].rank_dies(1, 139)
     world.recover()
     decision = Decision.objects.get()
     assert not decisions.look_at(decision, clock.now())
@@ -226,10 +256,10 @@ def test_a_restart_is_right_once_a_snapshot_lies_beyond_the_fault(world: World, 
 
 
 def test_a_restart_is_wrong_when_the_same_fault_is_back_before_that(world: World, job: Job) -> None:
-    world.agents["n3"].rank_dies(2, 139)
+    world.agents["n2"].rank_dies(1, 139)
     world.recover()
     first = Decision.objects.get()
-    world.agents["n3"].rank_dies(2, 139)
+    world.agents["n2"].rank_dies(1, 139)
     world.until(lambda: Failover.objects.count() == 2)
     assert decisions.look_at(first, clock.now())
     assert first.verdicts.get().rule == "same-again"
@@ -248,17 +278,18 @@ def test_a_restart_that_was_only_observed_is_wrong_when_training_went_on_without
 
 def made(world: World, *verdicts: str, mode: str = "shadow", code: str = "xid-79", group: str = "") -> list[Decision]:
     """Decisions of as many incidents, with these verdicts of a person."""
-    person = User.objects.filter(username="olga").first() or judge()
+    node = Node.objects.filter(name="bad").first() or world.node("bad").node
     kept = []
     for verdict in verdicts:
         world.pass_time(1)
         incident = Incident.objects.create(code=code, fault_class="hardware", action="failover", opened_at=clock.now())
         decision = Decision.objects.create(
             incident=incident, code=code, family=precision.family_of(code), fault_class="hardware", action="failover",
-            mode=mode, group=group, digest="d", at=clock.now(), looked_at=clock.now(),
+            mode=mode, group=group, node=node, digest="d", at=clock.now(), looked_at=clock.now(),
         )  # fmt: skip
+        world.pass_time(1)
         if verdict:
-            decisions.give_verdict(decision, verdict, by=person)
+            decisions.give_verdict(decision, verdict, by=person())
         kept.append(decision)
     return kept
 
@@ -327,12 +358,12 @@ def test_a_wrong_decision_that_was_not_automatic_locks_nothing(bare_world: World
 def test_a_wrong_decision_from_before_the_last_lock_does_not_lock_again(bare_world: World) -> None:
     rule(XID_79, "automatic")
     old, miss = made(bare_world, "", "", mode="automatic")
-    decisions.give_verdict(miss, "wrong", by=User.objects.get(username="olga"))
+    decisions.give_verdict(miss, "wrong", by=person())
     bare_world.pass_time(1)
     modes.set_mode(XID_79, mode="propose", need=Need(precision=0.5, decisions=1), by="ada", reason="less will do")
     made(bare_world, "right", mode="propose")
     modes.unlock(XID_79, by="ada", reason="it is enough")
-    decisions.give_verdict(old, "wrong", by=User.objects.get(username="olga"))
+    decisions.give_verdict(old, "wrong", by=person())
     assert precision.mode_for("xid-79", "") is Mode.AUTOMATIC
 
 
@@ -377,12 +408,22 @@ def test_a_scope_that_does_not_exist_is_refused_by_name(
     assert refused.value.hint
 
 
-def test_what_happened_next_is_asked_of_the_longest_not_asked_and_not_too_often(world: World, job: Job) -> None:
-    bad_gpu(world)
-    world.recover()
-    decision = Decision.objects.get()
-    check = {"node": decision.node, "check_kind": "sdc", "started_at": clock.now(), "ended_at": clock.now()}
-    Validation.objects.create(**check, verdict="fail")
-    world.pass_time(decisions.LOOK_S + 1)
-    assert decisions.look(clock.now()) == 1
-    assert decisions.look(clock.now() + timedelta(seconds=1)) == 0
+def test_a_lock_that_meets_another_change_of_the_rule_is_made_all_the_same(
+    bare_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule(XID_79, "automatic")
+    (miss,) = made(bare_world, "", mode="automatic")
+    standing, calls = modes._standing, []
+
+    def overtaken(scope: Scope) -> ModeRule | None:
+        found = standing(scope)
+        calls.append(scope)
+        if found is not None and len(calls) == 1:
+            version = found.version + 1
+            ModeRule.objects.create(reach="code", name="xid-79", version=version, mode="shadow", changed_at=clock.now())
+        return found
+
+    monkeypatch.setattr(modes, "_standing", overtaken)
+    decisions.give_verdict(miss, "wrong", by=person())
+    assert precision.mode_for("xid-79", "") is Mode.PROPOSE
+    assert len(calls) == 2
