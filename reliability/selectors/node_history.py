@@ -1,8 +1,8 @@
 """What a node's page tells of its condition: causes with what clears them, checks with their ages, what happened."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import groupby
 
 from reliability.domain.health import Cause, NodeHealth, hardware
 from reliability.domain.health.condition import INCIDENT, QUARANTINE
@@ -117,8 +117,24 @@ def quarantine_lines(node: Node) -> tuple[QuarantineLine, ...]:
 
 def history(node: Node, *, most: int = ROWS) -> tuple[Happening, ...]:
     """Return what happened to a node, the newest first: events, and incidents that name it."""
-    events: Iterable[NodeEvent] = node.events.all()[:most]
-    lines = [Happening(row.at, row.kind, row.text, row.actor) for row in events]
+    events = list(node.events.all()[: 4 * most])
+    lines = [_together(list(rows)) for _, rows in groupby(events, key=_moment)]
     incidents = node.incidents.select_related("job").order_by("-opened_at")[:most]
     lines += [Happening(row.opened_at, "incident", row.summary, incident=row) for row in incidents]
     return tuple(sorted(lines, key=lambda line: line.at, reverse=True)[:most])
+
+
+def _moment(row: NodeEvent) -> tuple[object, ...]:
+    """Checks that came to the same with one heartbeat are one line; everything else stands for itself."""
+    return (row.at, row.kind, row.detail.get("ok")) if row.kind == NodeEvent.Kind.CHECK else (row.pk,)
+
+
+def _together(rows: list[NodeEvent]) -> Happening:
+    first = rows[0]
+    if len(rows) == 1:
+        return Happening(first.at, first.kind, first.text, first.actor)
+    names = ", ".join(sorted(str(row.detail.get("check", "")) for row in rows))
+    word = {True: "pass", False: "fail", None: "give no result"}[first.detail.get("ok")]
+    why = {row.text.partition(": ")[2] for row in rows}
+    told = f" {why.pop()}" if len(why) == 1 else ""
+    return Happening(first.at, first.kind, f"{len(rows)} checks {word}: {names}.{told}".rstrip(), first.actor)

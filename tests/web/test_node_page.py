@@ -132,6 +132,15 @@ def test_the_history_of_a_node_has_its_events_and_incidents_the_newest_first(cli
     assert "hold, by bob" in told
 
 
+def test_checks_that_came_to_the_same_at_once_are_one_line_of_the_history(client_of: Any, node: models.Node) -> None:
+    at = timezone.now()
+    for name in ("gpus", "disks"):
+        text, detail = f"Check {name} gives no result: Checks do not run.", {"check": name, "ok": None}
+        models.NodeEvent.objects.create(node=node, kind="check", at=at, text=text, detail=detail)
+    told = text_of(client_of("viewer").get("/nodes/n1/"))
+    assert "2 checks give no result: disks, gpus. Checks do not run." in told
+
+
 def test_the_list_shows_the_worst_first_and_sorts_by_condition(client_of: Any) -> None:
     for name, health in (
         ("a", "healthy"),
