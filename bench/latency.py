@@ -43,7 +43,7 @@ class Stopwatch:
 
     cluster: Cluster
 
-    def seconds(self, cause: Callable[[], object], codes: tuple[str, ...], *, limit_s: float = 60.0) -> float:
+    def seconds(self, cause: Callable[[], object], codes: tuple[str, ...], *, limit_s: float = 300.0) -> float:
         """Make a fault and return the seconds until an incident holds a finding with one of the codes."""
         newest = self.cluster.rows("select coalesce(max(id), 0) id from reliability_finding")[0]["id"]
         marks = ", ".join("?" * len(codes))
