@@ -17,7 +17,7 @@ VERSION = 1
 RECORD = struct.Struct("<QIIq24s16sdddddqdIIqqIIqdd")
 _SEQ = struct.Struct("<Q")
 _TIMES = 64
-_BUCKET = 1024
+_BUCKET = 16384
 _FIRST_STEPS = 3
 _WARM = 10
 _COMPUTED = 16
@@ -114,7 +114,7 @@ class WatchRecord:
 
 
 class StepTimes:
-    """How long steps took: median and spread of the last 64, the longest of the last 1024 to 2048.
+    """How long steps took: median and spread of the last 64, the longest of the last 16384 to 32768.
 
     The first three of an attempt compile and fill caches: they are forgotten once ten were timed.
     """

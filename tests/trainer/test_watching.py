@@ -123,7 +123,7 @@ def test_step_times_are_robust_leave_the_first_steps_out_and_forget_a_long_pause
     assert times.median_s == pytest.approx(2.02)
     assert times.mad_s == pytest.approx(0.01)
     assert times.longest_s == 40.0
-    for _ in range(2100):
+    for _ in range(33_000):
         times.add(2.0)
     assert times.longest_s < 3.0
 

@@ -16,8 +16,8 @@ SIGMA_OF_MAD = 1.4826
 class Pace:
     """How long the steps of a rank took lately, without saves and announced phases.
 
-    median_s, mad_s: median and median absolute deviation of the last steps. longest_s: the longest of the last
-    thousand or two. timed: how many steps of this attempt were timed at all.
+    median_s, mad_s: median and median absolute deviation of the last steps. longest_s: the longest of late,
+    some ten thousand steps. timed: how many steps of this attempt were timed at all.
     """
 
     median_s: float

@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..client import Run, attach
+from ..client import attach
 from ..errors import ConfigurationError, describe
 from ..folder import JobFolder
 from ..hints import Hints
+from ..run import Run
 
 SAVE_LIMIT_S = 1800.0
 """How long a framework may write a checkpoint before it counts as a hang."""
