@@ -4,6 +4,7 @@ From the moment before the cause is made until a row of the database says that a
 Environment: STEPKEEPER_BENCH_ROUNDS, 100 for the 99th percentile.
 """
 
+import itertools
 import math
 import os
 import re
@@ -27,7 +28,8 @@ IDLE = "e"
 ROUNDS = int(os.environ.get("STEPKEEPER_BENCH_ROUNDS", "100"))
 SILENCE_ROUNDS = max(ROUNDS // 10, min(ROUNDS, 3))
 """Each takes half a minute: a host is frozen, its place is taken, and all is made as before."""
-HANG_ROUNDS = SILENCE_ROUNDS
+HANG_ROUNDS = min(SILENCE_ROUNDS, 2 * len(TRAINING))
+"""Twice on each node: after a third hang of a node within a day its place is given to another."""
 SILENCE_S = 6.0
 _LIMIT = re.compile(r"limit ([\d.]+)")
 KMSG = Path("/dev/kmsg")
@@ -162,8 +164,12 @@ def _measured(fleet: Fleet, folder: Path) -> Iterator[Figure]:
         yield _figure("container death", in_place(watch, run, end_container, ("container-died", "oom")), 0.5)
         yield _figure("exit code of a rank", in_place(watch, run, end_rank, ("exit-137",)), 0.5)
 
+        ranks = itertools.cycle(range(len(TRAINING)))
+
         def stop_rank() -> None:
-            os.kill(pid_of_rank(fleet.host(node), 2, run.job), signal.SIGSTOP)
+            rank = next(ranks)
+            host = fleet.host(run.node_of_slot(rank))
+            os.kill(pid_of_rank(host, rank, run.job), signal.SIGSTOP)
 
         yield _figure("hang, beyond the stated limit", hangs(watch, run, stop_rank), 1.0)
         cluster.manage("job", "stop", run.job)
