@@ -369,6 +369,10 @@ def full_cluster() -> dict[str, Any]:
         at=cause.opened_at,
         looked_at=cause.opened_at,
     )
+    told = {"by": "ada", "reason": "The cable was loose.", "at": timezone.now()}
+    models.DecisionVerdict.objects.create(decision=decision, verdict="wrong", source="person", **told)
+    changed = {"reason": "New here.", "changed_by": "ada", "changed_at": timezone.now()}
+    models.ModeRule.objects.create(reach="code", name=cause.code, version=1, mode="shadow", **changed)
     models.Report.objects.create(
         node=trainers[0],
         incarnation="a1",
