@@ -27,7 +27,8 @@ REGISTRATION = {"name": "a1", "address": "10.0.0.1", "runtime": "process", "inca
 BODY: dict[str, dict[str, Any]] = {
     "order_result": {"order": "x", "status": "done", "result": {"pids": {"0": 1}}, "error": None},
     "order_refused": {"reason": "forged", "message": "m", "order": ""},
-    "finding": {"code": "xid-13", "rank": 0, "evidence": "e", "count": 1},
+    "finding": {"code": "xid-13", "rank": 0, "evidence": "e", "count": 1, "fields": {"device": "a", "pid": 3},
+                "source": "dcgm"},
     "rank_exit": {"rank": 0, "exit_code": 137, "signal": 9, "tail": "t", "last_step": 3},
     "container": {"event": "die", "exit_code": 1, "oom_killed": False, "ordered": False, "name": "n"},
     "first_step": {"rank": 0, "step": 1, "restored_step": None, "plan_version": 0},
@@ -35,6 +36,7 @@ BODY: dict[str, dict[str, Any]] = {
         "snapshot_epoch": 1, "step": 2, "rank": 0, "tier": "memory", "path": "/p", "size_bytes": 1, "digest": "d:0",
         "stall_s": 0.1, "drain_s": None,
     },
+    "standstill": {"rank": 0, "step": 3, "phase": "eval", "still_s": 9.0, "limit_s": 5.0},
     "snapshot_removed": {"snapshot_epoch": 1, "step": 2, "rank": 0, "tier": "ssd"},
     "snapshot_problem": {"snapshot_epoch": 1, "step": 2, "rank": 0, "tier": "ssd", "code": "tier_full", "message": "m"},
 }  # fmt: skip
