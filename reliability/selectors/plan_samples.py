@@ -74,13 +74,15 @@ def _newest_copies(job: Job, since: datetime, most: int) -> QuerySet[SnapshotCop
 def recoveries(job: Job, *, since: datetime) -> list[Spent]:
     """Return what the newest completed recoveries took, drills among them: they measure as well. Two queries.
 
-    Left out are those that a person refused first and asked for later: how long that took tells of no other fault.
+    Left out are those that a person refused first and asked for later, and those that waited out a back-off: how long
+    that took tells of no other fault.
     """
     newest = Failover.objects.filter(job=job, created_at__gte=since).order_by("-pk")
-    columns = ("incident_id", "kind", "state", "fault_at", "created_at", "superseded_by_id")
+    columns = ("incident_id", "kind", "state", "fault_at", "created_at", "superseded_by_id", "start_after")
     rows = list(newest.only(*columns)[: 2 * RECOVERIES])
     refused = {row.incident_id for row in rows if row.state in WITHDRAWN}
-    done = [row for row in rows if row.state == State.COMPLETED and row.incident_id not in refused][:RECOVERIES]
+    telling = [row for row in rows if row.incident_id not in refused and row.start_after is None]
+    done = [row for row in telling if row.state == State.COMPLETED][:RECOVERIES]
     chains = stages.chains(rows)
     wanted = {each.pk for row in done for each in chains[row.pk]}
     events: dict[int, list[Entered]] = defaultdict(list)

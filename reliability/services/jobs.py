@@ -15,10 +15,10 @@ from reliability.domain.health import USABLE, NodeHealth, NodeRole
 from reliability.domain.orders import OrderKind
 from reliability.domain.snapshots import SnapshotId
 from reliability.errors import DomainError, NoRestorePoint
-from reliability.models import Epoch, Failover, Incident, Job, Node, OrderRecord, Rank, Slot
+from reliability.models import AttemptEnd, Epoch, Failover, Incident, Job, Node, OrderRecord, Rank, Slot
 from reliability.selectors import core, maintenance, standbys
 from reliability.services import clock, dispatch, jobspec, launch, nodes, orders, restores
-from reliability.services.failovers import ending
+from reliability.services.failovers import ending, skipping
 
 LATE_HINT = "Look at the rank's output on its node: it hangs, or its first step takes longer than the limit."
 
@@ -67,6 +67,7 @@ def _renew(job: Job, *, by: str) -> None:
         Rank.objects.filter(job=job).update(state=Rank.State.WAITING, exit_code=None)
     told = f"The job was started again by {by}."
     Incident.objects.filter(job=job, closed_at=None).update(closed_at=clock.now(), close_reason=told)
+    skipping.close(job)
     Slot.objects.filter(job=job).update(node=None)
     launch.forget_failed_prepares(job)
     job.ended_at = None
@@ -274,6 +275,7 @@ def _go_on_if_it_does(job: Job) -> None:
         return
     told = "Training goes on by itself: every rank has made a step since."
     core.incidents_of(job).filter(closed_at=None).update(closed_at=clock.now(), close_reason=told)
+    AttemptEnd.objects.filter(job=job, number=job.epoch).delete()  # it has not ended after all
     _set_state(job, Job.State.RUNNING, "")
 
 

@@ -71,6 +71,7 @@ def test_a_program_that_is_not_found_is_never_started_again(world: World) -> Non
     world.until(lambda: world.job().state == Job.State.FAILED)
     assert "cannot be started (exit-127)" in world.job().state_reason
     assert not Failover.objects.exists()
+    assert not Incident.objects.filter(closed_at=None).exists()
     assert {epoch for _, epoch in world.starts()} == {1}
 
 

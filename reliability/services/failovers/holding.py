@@ -4,7 +4,7 @@ from reliability.domain.budget import Decision
 from reliability.domain.faults import Action, FaultClass
 from reliability.models import AttemptEnd, Incident, Job
 from reliability.selectors import core
-from reliability.services import dispatch
+from reliability.services import clock, dispatch
 from reliability.services.failovers import budget, closing, endings, fitness, skipping
 
 
@@ -15,6 +15,7 @@ def hold(job: Job, incident: Incident, *, same_step: bool) -> None:
     """
     impossible = budget.start_error(job, incident)
     if impossible:
+        Incident.objects.filter(pk=incident.pk).update(closed_at=clock.now(), close_reason=impossible)
         closing.end(job, Job.State.FAILED, impossible)
         return
     if core.any_failed(job):
