@@ -9,7 +9,7 @@ from reliability.models import Failover, Finding, Incident, Job, Rank, Snapshot,
 from reliability.services import beats, clock, fault_codes, watching
 from tests.services.world import World
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 PACE = {"median_s": 2.0, "mad_s": 0.05, "longest_s": 2.4, "timed": 300}
 HANGS = ("hang", "hang-newcomer", "hang-somewhere")
 
