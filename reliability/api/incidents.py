@@ -87,7 +87,8 @@ class IncidentDetailSerializer(IncidentSerializer):
     timeline = serializers.SerializerMethodField()
     next = serializers.SerializerMethodField()
 
-    class Meta(IncidentSerializer.Meta):
+    class Meta:
+        model = Incident
         fields = (*IncidentSerializer.Meta.fields, "next", "timeline")
 
     @extend_schema_field(LineSerializer(many=True))

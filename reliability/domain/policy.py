@@ -7,6 +7,7 @@ from reliability.domain import class_actions, retrying
 from reliability.domain.faults.radius import RadiusRule
 from reliability.errors import InvalidInput
 
+AWAY_LIMITS = 3
 LEAST_FIRST_STEP_S = 5.0
 """Imports and a rendezvous alone take as long: a shorter limit would take every start for a failed one."""
 
@@ -34,7 +35,7 @@ class ClusterPolicy:
     that was answered. silence_s: server's limit until a silent node counts as unreachable. proof_s: how long
     no rank must have made a step for "no progress" to be a proof. lone_node_s: how long a node must be silent to be
     lost when no other node of its job is heard. verify_limit_s: how long the first step after a start may take.
-    back_off_s, back_off_longest_s, progress_steps, near_steps: domain/budget.py. class_actions: domain/class_actions.py.
+    back_off_s, back_off_longest_s, progress_steps, near_steps: domain/budget.py. class_actions: class_actions.py.
     radius_share, radius_nodes, radius_window_s: when many nodes are too many to blame (domain/faults/radius.py).
     """
 
@@ -74,6 +75,11 @@ class ClusterPolicy:
     def radius(self) -> RadiusRule:
         """When many nodes are too many to blame."""
         return RadiusRule(share=self.radius_share, nodes=self.radius_nodes, window_s=self.radius_window_s)
+
+    @property
+    def away_s(self) -> float:
+        """After so long without our own ingest it is told that it was away; a restart is quicker."""
+        return AWAY_LIMITS * self.silence_s
 
     def _check_silence(self) -> None:
         least_s = retrying.least_silence_s(self.heartbeat_s)

@@ -49,7 +49,7 @@ class Node(models.Model):
     )
     spooled = models.PositiveIntegerField(default=0, help_text="reports that wait on the node to be sent")
     fault_table = models.JSONField(
-        default=dict, blank=True, help_text="{shipped, changes, refused}: the fault-code table that it matches lines with"
+        default=dict, blank=True, help_text="{shipped, changes, refused}: the table that it matches lines with"
     )
     registered_at = models.DateTimeField()
     last_seen_at = models.DateTimeField(null=True, blank=True)
@@ -161,9 +161,8 @@ class ServiceBeat(models.Model):
     name = models.CharField(max_length=40, unique=True)
     started_at = models.DateTimeField()
     beat_at = models.DateTimeField()
-    away_since = models.DateTimeField(
-        null=True, blank=True, help_text="when it was last there before `started_at`; null: it never was away"
-    )
+    away_since = models.DateTimeField(null=True, blank=True, help_text="when it was away for long, the last time")
+    back_at = models.DateTimeField(null=True, blank=True, help_text="when that was over")
 
     def __str__(self) -> str:
         return self.name

@@ -12,6 +12,7 @@ from typing import Any
 
 from django.db import connection, transaction
 
+from reliability import conf
 from reliability.domain.reports import Heartbeat, JobBeat, RankBeat
 from reliability.models import Job, Node, Rank, ServiceBeat
 from reliability.selectors import core
@@ -98,7 +99,9 @@ def _beat(now: datetime) -> None:
     gap = (now - beat.beat_at).total_seconds() > core.LISTENING_GAP_S
     values: dict[str, Any] = {"beat_at": now}
     if gap or set_back:
-        values |= {"started_at": now, "away_since": None if set_back else beat.beat_at}
+        values["started_at"] = now
+    if (now - beat.beat_at).total_seconds() > conf.cluster_policy().away_s:
+        values |= {"away_since": beat.beat_at, "back_at": now}
     ServiceBeat.objects.filter(pk=beat.pk).update(**values)
 
 

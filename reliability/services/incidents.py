@@ -288,49 +288,6 @@ def _hit_again(standing: Failover, incident: Incident) -> bool:
     return found.filter(node__in=part).exists()
 
 
-def control_plane(now: datetime, *, silent: int) -> Incident:
-    """Open the one incident that says that our own side is the likelier cause of so much silence."""
-    standing = Incident.objects.filter(code="control-plane", closed_at=None).first()
-    if standing is not None:
-        return standing
-    incident = Incident.objects.create(
-        code="control-plane",
-        fault_class=FaultClass.UNKNOWN,
-        action=Action.OBSERVE,
-        summary=f"{silent} nodes fell silent at once: the control plane or its network is the likelier cause.",
-        reasons=["No node is blamed and nothing is moved while most nodes are silent."],
-        opened_at=now,
-    )
-    dispatch.changed("overview")
-    return incident
-
-
-def control_plane_away(now: datetime, *, since: datetime, seconds: float) -> None:
-    """Open, once for each time it was away, the incident that says that nobody took in what the nodes told."""
-    if Incident.objects.filter(code="control-plane", opened_at__gte=since).exists():
-        return
-    Incident.objects.create(
-        code="control-plane",
-        fault_class=FaultClass.UNKNOWN,
-        action=Action.OBSERVE,
-        summary=f"Nothing was taken in from any node for {seconds:.0f} s, since {since:%H:%M:%S} UTC: the web process "
-        "was away, or the clock was set.",
-        reasons=["No node is blamed for that time and nothing is moved: training went on without the control plane."],
-        opened_at=now,
-    )
-    dispatch.changed("overview")
-
-
-def close_control_plane(now: datetime) -> None:
-    """Close that incident when our own side is not suspected any more."""
-    closed = Incident.objects.filter(code="control-plane", closed_at=None).update(
-        closed_at=now,
-        close_reason="Most nodes are heard again, or those that are silent have been so for long.",
-    )
-    if closed:
-        dispatch.changed("overview")
-
-
 def close_quiet(now: datetime) -> None:
     """Close incidents that were only observed and to which nothing was added for QUIET_S."""
     observed = Incident.objects.filter(closed_at=None, action=Action.OBSERVE).exclude(code__in=CLOSED_ELSEWHERE)
@@ -357,7 +314,7 @@ def undecided_nodes() -> list[int]:
 def release_of_job(incident: Incident, *, by: str, note: str) -> None:
     """Do what a held-back incident of a job calls for after all. Raises DomainError when nothing is held back."""
     with transaction.atomic():
-        job = Job.objects.select_for_update(no_key=True).get(pk=incident.job_id)
+        job = Job.objects.select_for_update(no_key=True).get(incidents=incident)
         incident = Incident.objects.select_for_update().get(pk=incident.pk)
         many_nodes.released(incident, by=by, note=note)
         if job.state in Job.TERMINAL:

@@ -9,10 +9,8 @@ from reliability import conf
 from reliability.domain import health
 from reliability.models import Epoch, Finding, Job, MaintenanceWindow, Node, OrderRecord, Rank, ServiceBeat, Slot
 from reliability.selectors import core, maintenance
-from reliability.services import beats, incidents, nodes
+from reliability.services import beats, incidents, nodes, own_silence
 
-AWAY_LIMITS = 3
-"""After so many silence limits without our own ingest it is told that it was away; a restart is quicker."""
 SETTLING_BEATS = 4
 """So many heartbeats after a start a node's account of its containers is taken at its word."""
 
@@ -26,9 +24,9 @@ def look(now: datetime) -> None:
     silent = nodes.sweep(now)
     blamed = nodes.suspected(now, since)
     if blamed:
-        incidents.control_plane(now, silent=blamed)
+        own_silence.suspect(now, silent=blamed)
         return
-    incidents.close_control_plane(now)
+    own_silence.clear(now)
     planned, over = maintenance.current(now, silent), maintenance.ended_lately(now, silent) if silent else {}
     for slot in _slots_of(silent):
         windows = planned.get(slot.node_id or 0, ())
@@ -40,14 +38,11 @@ def _tell_if_away(now: datetime) -> None:
     beat = ServiceBeat.objects.filter(name=core.INGEST_BEAT).first()
     if beat is None or not Node.objects.exists():
         return
-    limit_s = AWAY_LIMITS * conf.cluster_policy().silence_s
     gone_s = (now - beat.beat_at).total_seconds()
-    if gone_s > limit_s:
-        incidents.control_plane_away(now, since=beat.beat_at, seconds=gone_s)
-    elif beat.away_since is not None:
-        away_s = (beat.started_at - beat.away_since).total_seconds()
-        if away_s > limit_s:
-            incidents.control_plane_away(now, since=beat.away_since, seconds=away_s)
+    if gone_s > conf.cluster_policy().away_s:
+        own_silence.tell_away(now, since=beat.beat_at, seconds=gone_s)
+    elif beat.away_since is not None and beat.back_at is not None:
+        own_silence.tell_away(now, since=beat.away_since, seconds=(beat.back_at - beat.away_since).total_seconds())
 
 
 def missing_containers(now: datetime) -> None:

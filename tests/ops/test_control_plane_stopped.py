@@ -24,19 +24,20 @@ def steps(machines: Machines) -> list[int]:
 def test_a_web_process_that_is_stopped_for_long_is_one_incident_of_the_control_plane(tmp_path: Path) -> None:
     up = Up(folder=tmp_path / "server", settings={"JOIN_TOKEN": JOIN_TOKEN, "VALIDATE_STANDBYS": "0", **SCALED})
     up.port, up.broker_port = free_port("127.0.0.1", 24900), free_port("127.0.0.1", 24950)
-    machines = Machines(up=up.ready(), folder=tmp_path)
+    machines = Machines(up=up.start(), folder=tmp_path)
     try:
+        until(lambda: "Stepkeeper is up" in up.output, limit_s=180, what=f"up is ready\n{up.output}")
         for name in ("node-1", "node-2"):
             machines.join(name, role="training")
-        machines.submit(program=["train.py", "--steps", "1000000"])
-        until(lambda: min(steps(machines), default=0) > 5, limit_s=90, what=f"training\n{machines.story()}")
+        machines.submit(program=["train.py", "--steps", "1000000", "--step-sleep", "0.3"], every_steps=20)
+        until(lambda: min(steps(machines), default=0) > 5, limit_s=150, what=f"training\n{machines.story()}")
         web = int(up.pid_of("web") or 0)
         os.kill(web, signal.SIGSTOP)
         stopped_at, before = time.monotonic(), steps(machines)
         until(lambda: time.monotonic() - stopped_at > AWAY_S, limit_s=AWAY_S + 30, what="standing still")
         os.kill(web, signal.SIGCONT)
         closed = "select 1 from reliability_incident where code = 'control-plane' and closed_at is not null"
-        until(lambda: machines.rows(closed), limit_s=60, what=f"the incident ends\n{machines.story()}")
+        until(lambda: machines.rows(closed), limit_s=90, what=f"the incident ends\n{machines.story()}")
         until(lambda: min(steps(machines)) > max(before), limit_s=60, what="steps that were made meanwhile are known")
         assert [row["code"] for row in machines.rows("select code from reliability_incident")] == ["control-plane"]
         assert machines.rows("select code from reliability_finding") == []
