@@ -43,13 +43,13 @@ def repeat_offenders(now: datetime, *, least: int = 1) -> list[Offender]:
             by_node[row.node_id].append(row)
     nodes = list(Node.objects.order_by("name")) if by_node else []
     barred = set(quarantined.watched())
-    found = [_offender(group, by_node, now, barred) for group in _machines(nodes)]
+    found = [_offender(ids, group, by_node, now, barred) for ids, group in _machines(nodes)]
     lines = [line for line in found if line is not None and line.in_90_days >= least]
     return sorted(lines, key=lambda line: (-line.in_30_days, -line.in_90_days, line.names))
 
 
-def _machines(nodes: Iterable[Node]) -> list[list[Node]]:
-    """Return the nodes in groups that share hardware; two that share nothing are two."""
+def _machines(nodes: Iterable[Node]) -> list[tuple[set[str], list[Node]]]:
+    """Return the nodes in groups that share hardware, with its ids; two that share nothing are two."""
     nodes = list(nodes)
     shared = quarantined.shared(nodes)
     groups: list[tuple[set[str], list[Node]]] = []
@@ -62,19 +62,18 @@ def _machines(nodes: Iterable[Node]) -> list[list[Node]]:
             else:
                 apart.append((known, others))
         groups = [*apart, (ids, members)]
-    return [sorted(members, key=lambda node: node.name) for _, members in groups]
+    return [(ids, sorted(members, key=lambda node: node.name)) for ids, members in groups]
 
 
 def _offender(
-    group: list[Node], by_node: Mapping[int, list[Incident]], now: datetime, barred: set[int]
+    ids: set[str], group: list[Node], by_node: Mapping[int, list[Incident]], now: datetime, barred: set[int]
 ) -> Offender | None:
     incidents = [row for node in group for row in by_node.get(node.pk, ())]
     if not incidents:
         return None
-    ids = sorted({identity for node in group for identity in hardware.identities(node.hardware_ids)})
     return Offender(
         nodes=tuple(group),
-        identities=tuple(map(hardware.spoken, ids)),
+        identities=tuple(map(hardware.spoken, sorted(ids))),
         in_30_days=sum(row.opened_at > now - SHORT for row in incidents),
         in_90_days=len(incidents),
         newest=max(incidents, key=lambda row: (row.opened_at, row.pk)),

@@ -32,8 +32,8 @@ def hold(node: Node, *, owner: str, reason: str, until: datetime | None = None) 
         if standing is not None:
             return standing
         made = Hold.objects.create(node=node, owner=owner, reason=reason, created_at=now, expires_at=until)
-        ends = f" Until {until:%Y-%m-%d %H:%M} UTC." if until else ""
-        node_events.record(node, Kind.HOLD, f"Held: {reason}{ends}", actor=owner, at=now, hold=made.pk)
+        ends = f" until {until:%Y-%m-%d %H:%M} UTC" if until else ""
+        node_events.record(node, Kind.HOLD, f"Held{ends}: {reason}", actor=owner, at=now, hold=made.pk)
         dispatch.changed("overview", f"node:{node.pk}")
     return made
 
