@@ -64,6 +64,7 @@ def job(world: World) -> Job:
     return found
 
 
+@pytest.mark.slow
 def test_without_a_rule_every_decision_is_kept_once_and_taken_as_the_job_allows(world: World, job: Job) -> None:
     bad_gpu(world)
     world.tick()
@@ -98,6 +99,7 @@ def test_what_is_observed_only_is_kept_and_touches_nothing(world: World, job: Jo
     assert "Observe only for xid-79: failover would have been the action" in incident.reasons[0]
 
 
+@pytest.mark.slow
 def test_all_codes_can_be_observed_only_and_a_dead_job_then_waits_for_a_person(world: World, job: Job) -> None:
     rule(ALL, "shadow")
     world.agents["n2"].rank_dies(1, 139)
@@ -108,6 +110,7 @@ def test_all_codes_can_be_observed_only_and_a_dead_job_then_waits_for_a_person(w
     assert "Observe only" in world.job().state_reason
 
 
+@pytest.mark.slow
 def test_a_code_that_is_observed_only_does_not_hide_another_that_is_acted_on(world: World, job: Job) -> None:
     rule(XID_79, "shadow")
     bad_gpu(world)
@@ -122,6 +125,7 @@ def test_a_code_that_is_observed_only_does_not_hide_another_that_is_acted_on(wor
 
 
 @pytest.mark.parametrize(("name", "group", "mode"), [("n1", "", "automatic"), ("n2", "rack-1", "shadow")])
+@pytest.mark.slow
 def test_a_failure_domain_can_be_observed_only_while_the_others_are_not(
     world: World, job: Job, name: str, group: str, mode: str
 ) -> None:
@@ -133,6 +137,7 @@ def test_a_failure_domain_can_be_observed_only_while_the_others_are_not(
     assert Failover.objects.exists() is (mode == "automatic")
 
 
+@pytest.mark.slow
 def test_a_proposed_restart_in_place_waits_for_a_person(world: World, job: Job) -> None:
     rule(CRASH, "propose")
     world.agents["n2"].rank_dies(1, 139)
@@ -146,6 +151,7 @@ def test_a_proposed_restart_in_place_waits_for_a_person(world: World, job: Job) 
     assert world.recover().state == "completed"
 
 
+@pytest.mark.slow
 def test_a_mode_that_changes_before_policy_approves_is_the_one_that_counts(world: World, job: Job) -> None:
     incidents.note(world.agents["n2"].node, "exit-139", job=job, epoch=job.epoch, rank=1)
     incidents.judge(job.pk)
@@ -157,6 +163,7 @@ def test_a_mode_that_changes_before_policy_approves_is_the_one_that_counts(world
     assert request.expires_at is not None
 
 
+@pytest.mark.slow
 def test_what_was_observed_only_can_be_had_done_by_hand_and_then_asks_for_approval(world: World, job: Job) -> None:
     rule(XID_79, "shadow")
     bad_gpu(world)
@@ -180,6 +187,7 @@ def test_what_was_observed_only_can_be_had_done_by_hand_and_then_asks_for_approv
     assert Decision.objects.count() == 1
 
 
+@pytest.mark.slow
 def test_nothing_is_done_by_hand_for_an_attempt_that_is_over(world: World, job: Job) -> None:
     rule(XID_79, "shadow")
     bad_gpu(world)
@@ -244,6 +252,7 @@ def test_a_verdict_needs_the_permission_and_one_of_three_words(
     assert not DecisionVerdict.objects.exists()
 
 
+@pytest.mark.slow
 def test_a_restart_is_right_once_a_snapshot_lies_beyond_the_fault(world: World, job: Job) -> None:
     world.agents["n2"].rank_dies(1, 139)
     world.recover()
@@ -255,6 +264,7 @@ def test_a_restart_is_right_once_a_snapshot_lies_beyond_the_fault(world: World, 
     assert decision.verdicts.get().rule == "proven-progress"
 
 
+@pytest.mark.slow
 def test_a_restart_is_wrong_when_the_same_fault_is_back_before_that(world: World, job: Job) -> None:
     world.agents["n2"].rank_dies(1, 139)
     world.recover()
@@ -265,6 +275,7 @@ def test_a_restart_is_wrong_when_the_same_fault_is_back_before_that(world: World
     assert first.verdicts.get().rule == "same-again"
 
 
+@pytest.mark.slow
 def test_a_restart_that_was_only_observed_is_wrong_when_training_went_on_without(world: World, job: Job) -> None:
     rule(ALL, "shadow")
     incidents.note(world.agents["n1"].node, "exit-139", job=job, epoch=job.epoch, rank=0)
