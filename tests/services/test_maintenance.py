@@ -1,4 +1,4 @@
-"""Planned times: what happens to a node in one is no fault, its job stays where it is, and nobody's rank is forgotten."""
+"""Planned times: what happens to a node in one is no fault, its job stays where it is, and no rank is forgotten."""
 
 from datetime import timedelta
 from typing import Any
@@ -9,11 +9,11 @@ from reliability.domain.health import NodeHealth
 from reliability.errors import DomainError, InvalidInput
 from reliability.models import Failover, Finding, Hold, Incident, Job, MaintenanceWindow, Node
 from reliability.selectors import maintenance as planned
-from reliability.services import clock, failovers, losses, maintenance, nodes
+from reliability.services import clock, jobs, losses, maintenance, nodes
 from reliability.services.maintenance import Plan
 from tests.services.world import World
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 GONE = "NVRM: Xid (PCI:0000:3b:00): 79, pid=7, name=python3, GPU has fallen off the bus."
 
 
@@ -153,12 +153,9 @@ def test_a_standby_in_a_planned_time_is_not_chosen_and_the_reason_is_shown(world
 def test_a_job_is_not_placed_on_nodes_that_are_planned_away(world: World) -> None:
     plan(scope="all")
     job = world.submit()
-    from reliability.services import jobs
-
     jobs.start(job, by="ann")
     world.tick(1)
     assert world.job().state == Job.State.PENDING
-    assert failovers.STEPS
 
 
 def test_overlapping_times_each_mute_what_they_say(world: World) -> None:
@@ -174,9 +171,8 @@ def test_overlapping_times_each_mute_what_they_say(world: World) -> None:
     assert maintenance.overlapping(first) == []
 
 
-@pytest.mark.parametrize(
-    ("wanted", "field"),
-    [
+def test_a_plan_that_makes_no_sense_is_refused_by_name(world: World) -> None:
+    refused: list[tuple[dict[str, Any], str]] = [
         ({"nodes": []}, "nodes"),
         ({"nodes": ["nobody"]}, "nodes"),
         ({"scope": "domain", "domain": "row-9"}, "domain"),
@@ -187,10 +183,9 @@ def test_overlapping_times_each_mute_what_they_say(world: World) -> None:
         ({"nodes": ["n1"], "seconds": -1}, "ends_at"),
         ({"nodes": ["n1"], "seconds": 15 * 86400}, "ends_at"),
         ({"nodes": ["n1"], "start_s": 400 * 86400}, "starts_at"),
-    ],
-)
-def test_a_plan_that_makes_no_sense_is_refused_by_name(world: World, wanted: dict[str, Any], field: str) -> None:
-    with pytest.raises(InvalidInput) as caught:
-        plan(**wanted)
-    assert caught.value.field == field
-    assert caught.value.hint
+    ]
+    for wanted, field in refused:
+        with pytest.raises(InvalidInput) as caught:
+            plan(**wanted)
+        assert caught.value.field == field
+        assert caught.value.hint
