@@ -66,7 +66,7 @@ def test_a_rank_that_stands_still_while_the_others_go_on_without_it_hangs_by_its
     hang = find_hang(but(2, ahead, step=300, still_s=31.0), RULE)
     assert hang is not None
     assert (hang.suspicion.ranks, hang.suspicion.node) == ((2,), "n1")
-    assert "Rank 2 finished step 300, others step 900." in hang.evidence
+    assert "Rank 2 finished step 300, others up to step 900." in hang.evidence
 
 
 def test_an_announced_phase_excuses_all_who_wait_for_it_and_becomes_a_hang_at_its_own_limit() -> None:

@@ -142,8 +142,9 @@ def _suspicion(ranks: Sequence[RankView], reason: str, *, newcomer: bool = False
 
 def _behind(ranks: Sequence[RankView]) -> tuple[list[RankView], str]:
     steps = [-1 if each.step is None else each.step for each in ranks]
-    fewer = [each for each, step in zip(ranks, steps, strict=True) if step == min(steps)]
-    return fewer, f"{listed(fewer)} finished step {min(steps)}, others step {max(steps)}."
+    least, most = min(steps), max(steps)
+    fewer = [each for each, step in zip(ranks, steps, strict=True) if step == least]
+    return fewer, f"{listed(fewer)} finished step {least}, others up to step {most}."
 
 
 def _elsewhere(ranks: Sequence[RankView]) -> tuple[list[RankView], str]:
