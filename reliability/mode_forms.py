@@ -14,11 +14,9 @@ from reliability.selectors import fault_codes, precision
 ALL_NODES = "all nodes"
 
 
-class ScopeForm(StyledForm):
-    """Which codes and nodes, why, and the newest change that the person saw."""
+class _ChangeForm(StyledForm):
+    """Which nodes, why, and the newest change that the person saw."""
 
-    reach = forms.ChoiceField(choices=choices(Reach), widget=forms.HiddenInput)
-    name = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
     group = forms.ChoiceField(label="On", required=False)
     seen = forms.IntegerField(min_value=0, widget=forms.HiddenInput)
     reason = forms.CharField(
@@ -29,12 +27,22 @@ class ScopeForm(StyledForm):
 
     def __init__(self, *args: Any, groups: list[str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        field = self.fields["group"]
+        self._offer("group", ("", ALL_NODES), [(name, f"failure domain {name}") for name in groups])
+
+    def _offer(self, name: str, first: tuple[str, str], others: list[tuple[str, str]]) -> None:
+        field = self.fields[name]
         assert isinstance(field, forms.ChoiceField)
-        field.choices = [("", ALL_NODES), *((name, f"failure domain {name}") for name in groups)]
+        field.choices = [first, *others]
 
 
-class ModeForm(ScopeForm):
+class ScopeForm(_ChangeForm):
+    """Which rule, on a page that shows it."""
+
+    reach = forms.ChoiceField(choices=choices(Reach), widget=forms.HiddenInput)
+    name = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
+
+
+class _ModeFields(_ChangeForm):
     """How much is done by itself, and what evidence automatic action needs."""
 
     mode = forms.ChoiceField(label="Done by itself", choices=[*MODES])
@@ -51,17 +59,12 @@ class ModeForm(ScopeForm):
     unlocks_itself = forms.BooleanField(
         label="Becomes automatic by itself",
         required=False,
-        help_text="Else it is offered here.",
+        help_text="Else it is offered on the page of the code.",
         widget=forms.CheckboxInput(attrs={"class": "form-check-input"}),
     )
-    field_order: tuple[str, ...] = (
-        "group",
-        "mode",
-        "needed_percent",
-        "least_decisions",
-        "unlocks_itself",
-        "reason",
-    )
+    field_order = (
+        "reach", "name", "group", "mode", "needed_percent", "least_decisions", "unlocks_itself", "reason",
+    )  # fmt: skip
 
     def clean(self) -> dict[str, Any]:
         """Ask for both numbers or none."""
@@ -79,17 +82,25 @@ class ModeForm(ScopeForm):
         return None if share is None else Need(precision=share / 100, decisions=least)
 
 
-class WideModeForm(ModeForm):
-    """The same for a family of codes, or for all."""
+class CodeModeForm(_ModeFields):
+    """For one code, on its page."""
+
+    reach = forms.ChoiceField(choices=choices(Reach), widget=forms.HiddenInput)
+    name = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
+
+
+class WideModeForm(_ModeFields):
+    """For a family of codes, or for all."""
+
+    reach = forms.ChoiceField(label="For", choices=[("all", "all codes"), ("family", "the family")])
+    name = forms.ChoiceField(label="Family", required=False)
 
     def __init__(self, *args: Any, families: list[str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        wide, named = [("all", "all codes"), ("family", "the family")], [(name, name) for name in families]
-        self.fields["reach"] = forms.ChoiceField(label="For", choices=wide)
-        self.fields["name"] = forms.ChoiceField(label="Family", required=False, choices=[("", "none"), *named])
-        for name in ("reach", "name"):
-            self.fields[name].widget.attrs["class"] = "form-select"
-        self.order_fields(("reach", "name", *self.field_order))
+        self._offer("name", ("", "none"), [(name, name) for name in families])
+
+
+ModeForm = CodeModeForm | WideModeForm
 
 
 class VerdictForm(forms.Form):
@@ -99,11 +110,11 @@ class VerdictForm(forms.Form):
     note = forms.CharField(required=False, max_length=500)
 
 
-def code_form(code: str, *, groups: list[str], bound: Any = None) -> ModeForm:
+def code_form(code: str, *, groups: list[str], bound: Any = None) -> CodeModeForm:
     """Return the form for one code, as its rule on all nodes stands."""
     own = next(iter(precision.history(Reach.CODE, code)), None)
     values = {"seen": precision.newest_change(), "mode": "shadow", "reach": Reach.CODE, "name": code}
-    return ModeForm(bound, initial={**values, **_standing(own)}, groups=groups, auto_id="id_mode_%s")
+    return CodeModeForm(bound, initial={**values, **_standing(own)}, groups=groups, auto_id="id_mode_%s")
 
 
 def wide_form(*, groups: list[str], bound: Any = None) -> WideModeForm:

@@ -17,7 +17,8 @@ HOLD_REASON = "Decision {pk}, had done by hand: {summary}"
 def may_be_done(decision: Decision) -> bool:
     """Return whether it can still be done by hand: it was not done, and what it was about still stands."""
     not_done = not decision.by_hand and (decision.mode == Mode.SHADOW or _proposed_hold(decision))
-    return not_done and not _over(decision)
+    standing = core.open_failover(decision.job) if not_done and decision.job else None
+    return not_done and standing is None and not _over(decision)
 
 
 def _proposed_hold(decision: Decision) -> bool:

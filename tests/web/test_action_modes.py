@@ -81,6 +81,9 @@ def test_a_change_that_was_overtaken_is_told_and_not_made(client_of: Any) -> Non
 
 def test_a_family_or_all_codes_have_a_page_of_their_own_where_rules_are_taken_back(client_of: Any) -> None:
     client = client_of("approver")
+    asked = client.get(reverse("modes")).content.decode()
+    for told in ('<select name="reach"', '<select name="name"', '<option value="nvidia-xid"'):
+        assert told in asked, told
     page = sent(client, "mode-set", **{**RULE, "reach": "all", "name": ""})
     assert "all codes" in page
     assert precision.mode_for("xid-13", "") is Mode.SHADOW
