@@ -13,6 +13,16 @@ pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 BAD_BATCH = "RuntimeError: CUDA error: device-side assert triggered"
 
 
+@pytest.fixture
+def world(bare_world: World, settings: object) -> World:
+    """Return three training nodes; no standby that has to be looked after."""
+    settings.VALIDATE_STANDBYS = False  # type: ignore[attr-defined]
+    for name in ("n1", "n2", "n3"):
+        bare_world.node(name, "training")
+    bare_world.tick()
+    return bare_world
+
+
 def ended_at(world: World, step: int | None, code: int, *, tail: str = "", rank: int = 1) -> None:
     """A rank ends and tells its own last step; the others stand still where it left them."""
     agent = world.agents[f"n{rank + 1}"]
@@ -195,6 +205,7 @@ def test_a_rejected_skip_leaves_the_job_waiting_and_is_not_offered_again(world: 
 
 def test_a_restart_in_back_off_gives_way_to_a_failover_when_the_node_turns_out_bad(world: World) -> None:
     world.running_job()
+    world.node("s1")
     ended_at(world, None, 139)
     world.until(lambda: Failover.objects.exists() and world.failover().state == State.STARTING, tick_s=0.1)
     assert world.failover().start_after > clock.now()
