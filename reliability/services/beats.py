@@ -16,7 +16,7 @@ from reliability import conf
 from reliability.domain.reports import Heartbeat, JobBeat, RankBeat
 from reliability.models import Job, Node, Rank, ServiceBeat
 from reliability.selectors import core
-from reliability.services import dispatch, node_checks
+from reliability.services import boundary, dispatch, node_checks
 
 SET_BACK = timedelta(seconds=30)
 """What lies further ahead was written by a clock that was set back since; no two servers differ by as much."""
@@ -146,7 +146,8 @@ def _write_facts(beats: dict[str, Heartbeat], heard: dict[str, datetime]) -> Non
         if any(getattr(node, field) != value for field, value in facts.items()):
             Node.objects.filter(pk=node.pk).update(**facts)
     told = {name: node_checks.Told(at, beats[name].checks) for name, at in heard.items() if name in beats}
-    node_checks.write(told, nodes)
+    # Behind a boundary: whatever is wrong with a check, that its node was heard is kept.
+    boundary.apart("Keeping standing checks", node_checks.write, told, nodes)
 
 
 def _write_ranks(heard: dict[str, _Heard]) -> None:

@@ -4,11 +4,11 @@ A check is written when its value changes, and otherwise only when what is kept 
 What was written last is remembered in this process, so that most heartbeats need no query.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db import connection
+from django.db import connection, transaction
 
 from reliability.domain.standing_checks import CheckBeat
 from reliability.models import Node, NodeCheck
@@ -57,8 +57,12 @@ memory = Memory()
 def write(told: Mapping[str, Told], nodes: Iterable[Node]) -> None:
     """Write what changed of the checks of these nodes, `told` by name."""
     due = [node for node in nodes if _is_due(memory.of(node), told[node.name])]
-    if not due:
-        return
+    if due:
+        with transaction.atomic():
+            _write(told, due)
+
+
+def _write(told: Mapping[str, Told], due: Sequence[Node]) -> None:
     rows: dict[int, dict[str, NodeCheck]] = {node.pk: {} for node in due}
     for row in NodeCheck.objects.filter(node__in=list(rows)):
         rows[row.node_id][row.name] = row

@@ -318,6 +318,18 @@ def test_two_who_hold_at_once_are_one_hold(bare_world: World) -> None:
     assert Hold.objects.count() == 1
 
 
+def test_a_check_that_cannot_be_kept_makes_no_node_silent(node: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_values: Any) -> None:
+        list(Node.objects.extra(where=["no_such_column = 1"]))
+
+    monkeypatch.setattr(node_checks, "_write_node", broken)
+    node.pass_time(3)
+    say(node, "s1", {"disk": told()})
+    assert Node.objects.get(name="s1").last_seen_at == clock.now()
+    monkeypatch.undo()
+    assert not NodeCheck.objects.exists()
+
+
 def test_the_condition_is_written_only_when_it_changed(node: World, monkeypatch: pytest.MonkeyPatch) -> None:
     goes_by(node, "s1", {"disk": told(False)}, RULES.debounce_s + 2)
     saved: list[Any] = []
