@@ -96,7 +96,7 @@ def _list(request: HttpRequest, *, form: ModeForm | None = None, status: int = 2
     return render_page(request, "decisions/modes.html", context, status=status)
 
 
-def _scope(form: ScopeForm) -> modes.Scope:
+def _scope(form: ScopeForm | ModeForm) -> modes.Scope:
     given = form.cleaned_data
     return modes.read_scope(given["reach"], given["name"] if given["reach"] != Reach.ALL else "", given["group"])
 

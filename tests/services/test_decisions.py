@@ -37,6 +37,7 @@ def person() -> User:
 
 def checked(decision: Decision, verdict: str) -> None:
     """A check of the decision's node that ended now."""
+    assert decision.node is not None
     Validation.objects.create(
         node=decision.node, check_kind="sdc", verdict=verdict, started_at=clock.now(), ended_at=clock.now()
     )
