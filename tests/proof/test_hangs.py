@@ -5,6 +5,7 @@ Real engines on real hosts. Heartbeats of the node never stop, nothing ends by i
 
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 
@@ -40,6 +41,17 @@ def freeze_the_container(cluster: Cluster, run: Run) -> str:
     return "frozen"
 
 
+@pytest.fixture
+def thawed(cluster: Cluster) -> Iterator[None]:
+    """No host keeps a frozen container, whatever became of the test."""
+    yield
+    for name in cluster.training:
+        group = cluster.fleet.host(name).group
+        for folder in (group.path / "containers").glob("*/"):
+            group.thaw(f"containers/{folder.name}")
+
+
+@pytest.mark.usefixtures("thawed")
 @pytest.mark.parametrize("fault", [stop_the_rank, freeze_the_container])
 def test_a_rank_that_stands_still_is_named_as_the_hang_and_the_run_is_finished(
     fault: object, cluster: Cluster, runs: Runs
