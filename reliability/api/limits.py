@@ -19,7 +19,7 @@ from reliability.models import LimitChange
 from reliability.services import limits
 
 
-class LimitsSerializer(serializers.Serializer[Any]):
+class LimitsInForceSerializer(serializers.Serializer[Any]):
     """The limits in force. `least_silence_s` follows from the heartbeat, `retry_s` is the worst retry of an agent."""
 
     heartbeat_s = serializers.FloatField(read_only=True)
@@ -57,15 +57,15 @@ class Limits(OfJob):
     queryset = LimitChange.objects.none()
     permission_classes = [MaySet]
 
-    @extend_schema(summary="Limits of silence and of many nodes at once", responses=LimitsSerializer)
+    @extend_schema(summary="Limits of silence and of many nodes at once", responses=LimitsInForceSerializer)
     def get(self, request: Request) -> Response:
         """Return them."""
         return _answer()
 
     @extend_schema(
         summary="Set limits; one that is left out is as the settings say",
-        request=LimitsSerializer,
-        responses={200: LimitsSerializer, 400: WRONG},
+        request=LimitsInForceSerializer,
+        responses={200: LimitsInForceSerializer, 400: WRONG},
     )
     def put(self, request: Request) -> Response:
         """Set all of them; 400 names what would cause false alarms, and what would be right."""
@@ -83,4 +83,4 @@ def _answer() -> Response:
     schedule = retrying.schedule(heartbeat_s=policy.heartbeat_s, silence_s=policy.silence_s)
     shown = {name: getattr(policy, name) for name in (*limits.SETTABLE, "heartbeat_s", "lease_s")}
     more = {"least_silence_s": retrying.least_silence_s(policy.heartbeat_s), "retry_s": schedule.worst_s}
-    return Response(LimitsSerializer({**shown, **more}).data)
+    return Response(LimitsInForceSerializer({**shown, **more}).data)

@@ -18,7 +18,10 @@ _ANSWER_SHARE = 0.7
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """`answer_s`: how long an agent waits for an answer that may never come. `wait_s`: its longest pause before a try."""
+    """The patience of an agent.
+
+    `answer_s`: how long it waits for an answer that may never come. `wait_s`: its longest pause before a try.
+    """
 
     answer_s: float = LONGEST_ANSWER_S
     wait_s: float = LONGEST_WAIT_S

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reliability.domain import fields as f
 from reliability.domain import class_actions, program_folders
+from reliability.domain import fields as f
 from reliability.domain.faults import Action
 from reliability.domain.fields import Reader
 from reliability.domain.planner.steps import MOST_STEPS

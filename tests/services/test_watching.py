@@ -170,9 +170,7 @@ def test_what_is_not_heard_of_is_not_judged_and_a_job_that_is_recovering_has_no_
     assert not hangs()
 
 
-def test_a_program_that_tells_of_no_steps_falls_quiet_and_that_is_only_observed(
-    world: World, settings: Any
-) -> None:
+def test_a_program_that_tells_of_no_steps_falls_quiet_and_that_is_only_observed(world: World, settings: Any) -> None:
     settings.QUIET_S = 30
     for agent in world.agents.values():
         agent.stepless = True

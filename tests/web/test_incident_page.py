@@ -1,4 +1,4 @@
-"""The page of an incident: what to do next, why, the timeline, evidence, what is related, and what people do with it."""
+"""The page of an incident: what to do next, why, the timeline, evidence, what is related, what people do with it."""
 
 from datetime import timedelta
 from typing import Any
@@ -175,9 +175,21 @@ def test_rest_closes_with_a_note_by_those_who_may(client_of: Any, cluster: dict[
 
 def test_what_is_held_back_is_released_by_approvers_only(client_of: Any, cluster: dict[str, Any]) -> None:
     held = models.Incident.objects.create(
-        code="xid-79", action="hold", fault_class="hardware", held_back=True, meanwhile="observe", opened_at=timezone.now(),
-        reach={"code": "xid-79", "codes": ["xid-79"], "nodes": ["n1", "n2"], "total": 3, "of": "cluster", "window_s": 60},
-    )  # fmt: skip
+        code="xid-79",
+        action="hold",
+        fault_class="hardware",
+        held_back=True,
+        meanwhile="observe",
+        opened_at=timezone.now(),
+        reach={
+            "code": "xid-79",
+            "codes": ["xid-79"],
+            "nodes": ["n1", "n2"],
+            "total": 3,
+            "of": "cluster",
+            "window_s": 60,
+        },
+    )
     text = page(client_of("approver"), held)
     assert "Look for what these nodes share" in text
     assert 'id="release"' in text

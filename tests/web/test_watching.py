@@ -19,7 +19,9 @@ REST = "/api/v1/jobs/lm/progress/"
 def job(db: None) -> Job:
     """A job of four ranks on two nodes that are heard now, each in step 300 since a moment."""
     now = timezone.now()
-    ServiceBeat.objects.create(name=core.INGEST_BEAT, started_at=now - timedelta(hours=1), beat_at=now + timedelta(seconds=60))
+    ServiceBeat.objects.create(
+        name=core.INGEST_BEAT, started_at=now - timedelta(hours=1), beat_at=now + timedelta(seconds=60)
+    )
     places = [rows.node(name) for name in ("n1", "n2", "n3", "n4")]
     for place in places:
         place.last_seen_at = now + timedelta(seconds=30)

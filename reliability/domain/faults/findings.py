@@ -97,8 +97,8 @@ class Judgement:
     `same_step` means: the job ended at the same step on other nodes before, so that its next batch is suspected.
     `undecided` means: wait, so far only consequences are known, or conditions that may end by themselves. `shared`
     means: so many nodes show the same within a minute (`reach`) that no single one is to be blamed; `meanwhile` is then
-    what is done instead of moving anything, until a person says otherwise. `wide`: all codes that reached so far; no node
-    is replaced because of one of them alone.
+    what is done instead of moving anything, until a person says otherwise. `wide`: all codes that reached so far; no
+    node is replaced because of one of them alone.
     """
 
     fault_class: FaultClass
