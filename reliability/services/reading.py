@@ -26,6 +26,7 @@ from reliability.services import (
     parts,
     retention,
     snapshots,
+    spoken_of,
     trial_restores,
     validations,
     watching,
@@ -65,10 +66,6 @@ def check(node_id: int) -> None:
         failovers.advance(failover_id)
 
 
-def _job(row: Report) -> Job:
-    return Job.objects.get(name=row.job_name)
-
-
 def _order_result(row: Report) -> list[FollowUp]:
     order = orders.record_result(row.node, row.body, at=row.received_at)
     if order is None:
@@ -92,7 +89,7 @@ def _order_refused(row: Report) -> list[FollowUp]:
     reason = row.body["reason"]
     message = row.body.get("message") or ""
     order = orders.find(row.node, row.body["order"]) if row.body.get("order") else None
-    job = _if_taking_part(order.job if order else None, row.node)
+    job = spoken_of.if_taking_part(order.job if order else None, row.node)
     epoch = order.epoch if order and job else None
     incidents.note(row.node, f"order-{reason}", job=job, epoch=epoch, evidence=message, report=row)
     judged = _judged(job, row.node)
@@ -101,16 +98,6 @@ def _order_refused(row: Report) -> list[FollowUp]:
     refused = {"order": str(order.pk), "status": "refused", "error": {"code": "stale", "message": message, "hint": ""}}
     orders.record_result(row.node, refused, at=row.received_at)
     return [*judged, *_after_order(order)]
-
-
-def _if_taking_part(job: Job | None, node: Node) -> Job | None:
-    """Return the job if this node holds a slot of it: nobody else's word changes what happens to it."""
-    return job if job is not None and job.slots.filter(node=node).exists() else None
-
-
-def _named_job(row: Report) -> Job | None:
-    """Return the job a report speaks of, None when the node has no part in it: then it speaks of the node alone."""
-    return _if_taking_part(Job.objects.filter(name=row.job_name).first(), row.node) if row.job_name else None
 
 
 def _judged(job: Job | None, node: Node) -> list[FollowUp]:
@@ -122,10 +109,12 @@ def _finding(row: Report) -> list[FollowUp]:
     body = row.body
     if duplicates.ends_nothing(row.node, body["code"]):
         return []
-    job = _named_job(row) if row.job_name else None if _of_another_process(body) else _job_on(row.node)
+    job = spoken_of.named_job(row)
+    if not row.job_name and not _of_another_process(body):
+        job = spoken_of.job_on(row.node)
     where: dict[str, Any] = {
         "job": job,
-        "epoch": _epoch_of(row, job),
+        "epoch": spoken_of.epoch_of(row, job),
         "rank": body.get("rank"),
         "evidence": body.get("evidence") or "",
         "count": row.count,
@@ -142,33 +131,10 @@ def _of_another_process(body: Mapping[str, Any]) -> bool:
     return (body.get("fields") or {}).get("process_of") == "other"
 
 
-def _epoch_of(row: Report, job: Job | None) -> int | None:
-    if job is None:
-        return None
-    return row.epoch if row.job_name and row.epoch is not None else job.epoch
-
-
-def _job_on(node: Node) -> Job | None:
-    slot = core.active_slots().filter(node=node, job__epoch__gt=0).select_related("job").first()
-    return slot.job if slot else None
-
-
-def _rank_of(row: Report, job: Job) -> Rank:
-    rank = Rank.objects.select_related("slot").filter(job=job, rank=row.body["rank"]).first()
-    if rank is None or rank.slot.node_id != row.node_id:
-        raise InvalidInput("rank", f"{row.body['rank']} of job {job.name} does not run on {row.node.name}")
-    return rank
-
-
-def _was_started(job: Job, epoch: int) -> bool:
-    """Return whether ranks of this epoch were ordered at all: an end before that is the old attempt's, by our order."""
-    return OrderRecord.objects.filter(job=job, kind=OrderKind.START, epoch=epoch).exists()
-
-
 def _rank_exit(row: Report) -> list[FollowUp]:
-    job = _job(row)
-    rank = _rank_of(row, job)
-    if row.epoch != job.epoch or not _was_started(job, job.epoch):
+    job = spoken_of.job_of(row)
+    rank = spoken_of.rank_of(row, job)
+    if row.epoch != job.epoch or not spoken_of.was_started(job, job.epoch):
         return []
     code = row.body["exit_code"]
     done = code == 0
@@ -216,10 +182,10 @@ def _container(row: Report) -> list[FollowUp]:
         return []
     if job is not None and body["event"] == "die":
         launch.container_gone(job, row.node)
-    code, concerned = _container_code(body), _if_taking_part(job, row.node)
+    code, concerned = _container_code(body), spoken_of.if_taking_part(job, row.node)
     if job is not None and concerned is None and code != "engine-lost":
         return []
-    epoch = _epoch_of(row, concerned)
+    epoch = spoken_of.epoch_of(row, concerned)
     if concerned is not None and body["event"] == "die":
         _end_ranks(row, concerned)
     incidents.note(row.node, code, job=concerned, epoch=epoch, evidence=_container_evidence(body), report=row)
@@ -228,7 +194,7 @@ def _container(row: Report) -> list[FollowUp]:
 
 def _end_ranks(row: Report, job: Job) -> None:
     """No rank outlives its container: those of this node that had not finished have failed with it."""
-    if row.epoch != job.epoch or not _was_started(job, job.epoch):
+    if row.epoch != job.epoch or not spoken_of.was_started(job, job.epoch):
         return
     ended = Rank.objects.filter(job=job, slot__node=row.node).exclude(epoch=row.epoch, state=Rank.State.EXITED)
     ended.update(state=Rank.State.FAILED, epoch=row.epoch, exit_code=row.body.get("exit_code"))
@@ -247,8 +213,8 @@ def _container_evidence(body: Mapping[str, Any]) -> str:
 
 
 def _first_step(row: Report) -> list[FollowUp]:
-    job = _job(row)
-    rank = _rank_of(row, job)
+    job = spoken_of.job_of(row)
+    rank = spoken_of.rank_of(row, job)
     if row.epoch != job.epoch:
         return []
     body = row.body
@@ -272,12 +238,12 @@ def _first_step(row: Report) -> list[FollowUp]:
 
 def _standstill(row: Report) -> list[FollowUp]:
     """A node says that its ranks stand still: the job is looked at now and not in its turn."""
-    job = _named_job(row)
+    job = spoken_of.named_job(row)
     return [] if job is None or row.epoch != job.epoch else [("watch", job.pk)]
 
 
 def _snapshot_copy(row: Report) -> list[FollowUp]:
-    job = _job(row)
+    job = spoken_of.job_of(row)
     copy = snapshots.record_copy(job, row.node, row.body, at=row.received_at)
     if not row.body.get("parts") or copy.tier != Tier.MEMORY:
         return []
@@ -319,14 +285,14 @@ def _code_of_problem(body: Mapping[str, Any]) -> str:
 
 def _snapshot_problem(row: Report) -> list[FollowUp]:
     """A save or copy failed: shown, and never a reason to blame a node."""
-    body, job = row.body, _named_job(row)
+    body, job = row.body, spoken_of.named_job(row)
     where = f"Step {body.get('step')} rank {body.get('rank')} on {body.get('tier') or 'a tier'}: "
     code = _code_of_problem(body)
     incidents.note(
         row.node,
         code,
         job=job,
-        epoch=_epoch_of(row, job),
+        epoch=spoken_of.epoch_of(row, job),
         rank=body.get("rank"),
         evidence=f"{where}{body['code']}: {body.get('message') or ''} {body.get('hint') or ''}".rstrip(),
         report=row,
@@ -349,4 +315,4 @@ READERS: Mapping[str, Reader] = {
     "snapshot_removed": _snapshot_removed,
     "snapshot_problem": _snapshot_problem,
 }
-"""One reader for every kind of report (reliability/domain/reports.py)."""
+"""One reader for every kind of report (reliability/domain/report_bodies.py)."""

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from reliability.api import ingest
-from reliability.domain.reports import BODIES
+from reliability.domain.report_bodies import BODIES
 from reliability.models import Job, Node, Report
 from reliability.services import access, beats, clock, reports
 from tests.services.world import JOIN_TOKEN, World
