@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from django.db.models import F, Q
 
 from reliability.domain.faults import Matcher
-from reliability.domain.faults.merging import PLACES
+from reliability.domain.faults.places import can_be_one, place_of
 from reliability.domain.faults.weighing import EVENT_GAP_S
 from reliability.domain.faults.words import Value
 from reliability.models import Finding, Job, Node
@@ -82,8 +82,7 @@ def _seen_by_another(known: Finding, told: Mapping[str, Value], matcher: Matcher
     """Return whether a finding of another source can be the same event: near in time, and no place that differs."""
     if known.found_at < now - timedelta(seconds=WITNESS_S):
         return False
-    before = _fields(known, matcher)
-    return all(before[name] == told[name] for name in PLACES if name in before and name in told)
+    return can_be_one(_fields(known, matcher), told)
 
 
 def _same(known: Finding, evidence: str, told: Mapping[str, Value], matcher: Matcher, oldest: datetime) -> bool:
@@ -91,5 +90,4 @@ def _same(known: Finding, evidence: str, told: Mapping[str, Value], matcher: Mat
         return known.evidence == evidence[: len(known.evidence) or None]
     if known.found_at < oldest:
         return False
-    before = _fields(known, matcher)
-    return all(before.get(name) == told.get(name) for name in PLACES)
+    return place_of(_fields(known, matcher)) == place_of(told)

@@ -9,7 +9,13 @@ pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 
 def find(world: World, code: str, device: str, source: str = "checks", evidence: str = "Seen.") -> None:
-    body = {"code": code, "evidence": evidence, "fields": {"device": device}, "source": source}
+    find_at(world, code, {"device": device}, source, evidence)
+
+
+def find_at(
+    world: World, code: str, fields: dict[str, str | int], source: str = "checks", evidence: str = "Seen."
+) -> None:
+    body = {"code": code, "evidence": evidence, "fields": fields, "source": source}
     world.agents["s1"].report("finding", body)
     world.tick(1)
 
@@ -27,6 +33,26 @@ def test_a_condition_is_over_when_it_is_over_at_each_of_its_places(world: World)
     assert incident.close_reason == "It ended by itself (ib-port-down-over)."
     assert Incident.objects.count() == 1
     assert not Hold.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "one", "other"),
+    [
+        ("nvlink-down", {"device": "0000:0f:00", "link": 3}, {"device": "0000:0f:00", "link": 5}),
+        ("ib-port-down", {"device": "8f:00.0", "port": "m/1"}, {"device": "8f:00.0", "port": "m/2"}),
+        ("probe-hang", {"check": "gpus"}, {"check": "disks"}),
+    ],
+)
+def test_two_places_of_one_node_are_two_findings_and_the_end_of_one_leaves_the_other(
+    world: World, code: str, one: dict[str, str | int], other: dict[str, str | int]
+) -> None:
+    find_at(world, code, one)
+    find_at(world, code, other)
+    assert [each.fields for each in Finding.objects.order_by("id")] == [one, other]
+    find_at(world, f"{code}-over", other)
+    assert Incident.objects.get().closed_at is None
+    find_at(world, f"{code}-over", one)
+    assert Incident.objects.get().closed_at is not None
 
 
 def test_the_end_of_what_holds_a_node_is_kept_with_it_and_lifts_nothing(world: World) -> None:

@@ -9,6 +9,7 @@ different things wait, those of one code are counted together, and then all of t
 from dataclasses import dataclass, replace
 
 from reliability.agent.collectors.checking import Found
+from reliability.domain.faults.places import place_of
 
 FIRST_S, LONGEST_S = 2.0, 60.0
 MOST_AT_ONCE = 50
@@ -16,10 +17,8 @@ MOST_AT_ONCE = 50
 MOST_PLACES = 500
 MOST_CODES = 1000
 FLOOD = "finding-flood"
-PLACES = (
-    *("device", "gpc", "tpc", "link", "switch", "server", "module", "interface", "peer", "node", "cgroup", "pid"),
-    *("controller", "cpu", "slot", "check", "port", "tier"),
-)
+WHOM = ("pid", "cpu")
+"""Beside the place, while it waits to be told: whom it hit. Told soon one after the other, they count as one."""
 
 Key = tuple[object, ...]
 
@@ -35,7 +34,7 @@ class _Told:
 
 def key_of(found: Found) -> Key:
     """Return what makes two findings the same."""
-    return (found.code, found.rank, *(found.fields.get(name) for name in PLACES))
+    return (found.code, found.rank, *place_of(found.fields), *(found.fields.get(name) for name in WHOM))
 
 
 class Debounce:

@@ -7,6 +7,7 @@ it was stable for STABLE_S.
 from collections.abc import Sequence
 
 from reliability.domain.faults.findings import Finding
+from reliability.domain.faults.places import can_be_one
 from reliability.domain.faults.table import Table
 from reliability.domain.faults.words import FaultCode
 
@@ -17,11 +18,8 @@ STABLE_S = 300.0
 
 
 def same_place(one: Finding, other: Finding) -> bool:
-    """Return whether two findings can speak of the same thing: same node, and no different device, server or port."""
-    if one.node != other.node:
-        return False
-    names = ("device", "server", "module", "interface")
-    return all(one.fields[name] == other.fields[name] for name in names if name in one.fields and name in other.fields)
+    """Return whether two findings can speak of the same thing: same node, and nothing that tells two places apart."""
+    return one.node == other.node and can_be_one(one.fields, other.fields)
 
 
 def flaps(condition: Finding, findings: Sequence[Finding], *, until: float) -> int:

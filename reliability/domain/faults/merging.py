@@ -10,11 +10,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from reliability.domain.faults.places import place_of
 from reliability.domain.faults.weighing import EVENT_GAP_S
 from reliability.domain.faults.words import Value
 
-PLACES = ("device", "gpc", "tpc", "link", "switch", "server", "module", "interface", "peer", "node", "cgroup")
-"""Fields of a line that say where something is: two lines that differ in one of them are two things."""
 MERGED_WITHIN_S = EVENT_GAP_S
 
 
@@ -23,6 +22,6 @@ def sameness(job: str, epoch: int | None, body: Mapping[str, Any], fields: Mappi
 
     `body` is the body of a report of kind finding, `fields` what its line carries.
     """
-    place = [fields.get(name) for name in PLACES] if fields else body.get("evidence") or ""
+    place = place_of(fields) if fields else body.get("evidence") or ""
     told = [job, epoch, body.get("code"), body.get("rank"), body.get("source") or "", place]
     return hashlib.blake2b(json.dumps(told).encode("utf-8", "replace"), digest_size=16).hexdigest()

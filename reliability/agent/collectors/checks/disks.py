@@ -101,6 +101,6 @@ def _mounts(asked: Asked, sheet: Sheet) -> None:
         was_writable = asked.past.highest(f"{key} writable", 1 if mount.writable else None)
         if not mount.writable and was_writable:
             text = f"The file system {key} turned read-only."
-            fields = {"device": mount.source.removeprefix("/dev/")}
+            fields = {"device": mount.source.removeprefix("/dev/"), "folder": mount.folder}
             sheet.stands(Trouble(code="filesystem-read-only", place=key, evidence=text, fields=fields))
     sheet.measured |= {"mounts": len(on_disks), "read_only": sum(1 for mount in on_disks if not mount.writable)}

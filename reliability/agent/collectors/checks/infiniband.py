@@ -150,5 +150,6 @@ def _errors(asked: Asked, sheet: Sheet, port: _Port) -> None:
         lately = asked.past.within(f"{port.name} {counter}", risen, HOUR_S)
         if lately > asked.limit(limit):
             text = f"Port {port.name} counted {lately} {what} in the last hour."
-            trouble = Trouble(code="ib-port-errors", place=f"{port.name} {counter}", evidence=text, fields=port.fields)
+            fields = {**port.fields, "counter": counter}
+            trouble = Trouble(code="ib-port-errors", place=f"{port.name} {counter}", evidence=text, fields=fields)
             sheet.stands(trouble)
