@@ -65,6 +65,10 @@ class Gathered:
         self._new[row.same], self._last = row, row.same
         return True
 
+    def waits(self) -> bool:
+        """Return whether something of before still waits to be read: what came is counted with it, or has no room."""
+        return bool(self._added) or (self._room is not None and self._room <= 0)
+
     def count_up(self) -> None:
         """Write what was counted with reports that wait; where one was read meanwhile, an heir is read instead."""
         for same, count in self._added.items():

@@ -61,7 +61,7 @@ def keep(rows: Sequence[Report], gathered: flood.Gathered) -> None:
     """Write reports that were taken, and have them read soon. Inside a transaction."""
     gathered.count_up()
     Report.objects.bulk_create(rows)
-    if any(row.state == Report.State.NEW for row in rows):
+    if gathered.waits() or any(row.state == Report.State.NEW for row in rows):
         transaction.on_commit(_ask_for_reading, robust=True)
 
 

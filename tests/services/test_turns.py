@@ -6,7 +6,7 @@ import pytest
 
 from reliability import tasks
 from reliability.models import Report, ServiceBeat
-from reliability.services import clock, reconcile, reports, turns
+from reliability.services import clock, flood, reconcile, reports, turns
 from tests.services.world import World
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -60,3 +60,7 @@ def test_reports_that_come_while_a_reading_waits_ask_for_no_other_and_all_are_re
     world.pass_time(reports.ASK_AGAIN_S)
     tell()
     assert len(asked) == 3, "the message may have been lost"
+    monkeypatch.setattr(flood, "MOST_WAITING", 1)
+    world.pass_time(reports.ASK_AGAIN_S)
+    agent.report("finding", {"code": "xid-79", "evidence": "y"})
+    assert len(asked) == 4, "what has no room waits for a reading too"
