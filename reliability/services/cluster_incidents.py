@@ -19,7 +19,11 @@ from reliability.services import clock, dispatch, holds, incident_log, incidents
 from reliability.services.node_events import AUTOMATION
 
 JOINED_S = 600.0
-"""A node that shows the code so soon after the others belongs to them."""
+"""A node that shows the code so soon after many showed it, or after one more did, belongs to them.
+
+After that it is judged for itself, one of them that shows it again too: else a single sick node would keep the event
+going, and every node out of it.
+"""
 
 
 def gather(node_id: int) -> list[Incident]:
@@ -30,15 +34,15 @@ def gather(node_id: int) -> list[Incident]:
 
 
 def _gather_code(code: str, node_id: int) -> Incident | None:
-    standing = _standing(code)
     far = _reach(code)
+    standing = _standing(code, far)
     if standing is None and (far is None or not _idle_among(far, node_id)):
         return None
     with transaction.atomic():
         names = far.nodes if far is not None else ()
         # In the order of names: two that gather the same wait for each other in line.
         hit = list(Node.objects.select_for_update(no_key=True).filter(name__in=names).order_by("name"))
-        incident = _standing(code) or _opened(code, far)
+        incident = _standing(code, far) or _opened(code, far)
         fresh = incidents.unjudged().filter(job=None, code=code, node__in=[node_id, *(node.pk for node in hit)])
         fresh.update(incident=incident)
         _absorb(incident, code, hit)
@@ -47,13 +51,17 @@ def _gather_code(code: str, node_id: int) -> Incident | None:
     return incident
 
 
-def _standing(code: str) -> Incident | None:
-    """Return the open incident of the cluster for this code that was added to a short while ago."""
-    row = Incident.objects.filter(job=None, node=None, code=code, closed_at=None).exclude(reach={}).first()
-    if row is None or row.released_at is not None:
-        return None
-    since = clock.now() - timedelta(seconds=JOINED_S)
-    return row if row.opened_at >= since or row.findings.filter(found_at__gte=since).exists() else None
+def _standing(code: str, far: Reach | None) -> Incident | None:
+    """Return the open incident of the cluster for this code, where what is found now still belongs to it.
+
+    It does when many show it at once again, however late, and shortly after that for every other node.
+    """
+    rows = Incident.objects.filter(job=None, node=None, code=code, closed_at=None, released_at=None)
+    row = rows.exclude(reach={}).order_by("id").first()
+    if row is None or far is not None:
+        return row
+    grown_at = float(row.reach.get("grown_at", row.opened_at.timestamp()))
+    return row if grown_at >= clock.now().timestamp() - JOINED_S else None
 
 
 def _reach(code: str) -> Reach | None:
@@ -107,11 +115,14 @@ def _absorb(incident: Incident, code: str, hit: Sequence[Node]) -> None:
 
 
 def _retell(incident: Incident, far: Reach | None) -> None:
-    """Say how far it reached by now."""
+    """Say how far it reached by now, and since when it is no wider."""
+    before = set(incident.reach.get("nodes", ()))
     seen = sorted(set(incident.findings.values_list("node__name", flat=True)))
     total = max(len(seen), far.total if far else int(incident.reach.get("total", 0)))
     window_s = far.window_s if far else incident.reach.get("window_s", conf.cluster_policy().radius.window_s)
     incident.reach = {**incident.reach, "nodes": seen, "total": total, "of": "cluster", "window_s": window_s}
+    if far is not None or set(seen) - before:
+        incident.reach["grown_at"] = clock.now().timestamp()
     meaning = fault_codes.table().lookup(incident.code).meaning
     incident.summary = f"{meaning} ({incident.code} on {len(seen)} of {total} nodes of the cluster at once)"
     incident.save(update_fields=["reach", "summary"])

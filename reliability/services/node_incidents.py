@@ -18,7 +18,10 @@ from reliability.selectors import fault_codes, fault_context
 from reliability.services import clock, cluster_incidents, decisions, dispatch, incidents, nodes
 
 COOL_DOWN_S = STABLE_S
-"""The same code so soon after its incident was closed opens that one again instead of another."""
+"""The same code so soon after an incident that was only observed was closed opens that one again.
+
+One that held the node is over once somebody closed it or released the node: another is opened, and holds it anew.
+"""
 CAUSE_S = 60.0
 """Consequences on a node without a job belong to what was found so shortly before."""
 LOOKED_AT = 20
@@ -78,10 +81,10 @@ def _cause(node: Node, fresh: Sequence[Finding]) -> Incident | None:
 
 
 def _standing(node: Node, code: str) -> Incident | None:
-    """Return the incident of this code that is open, or the one that was closed a moment ago, open again."""
+    """Return the incident of this code that is open, or the observed one that was closed a moment ago, open again."""
     rows = Incident.objects.filter(node=node, job=None, code=code).order_by("-id")
-    recent = rows.filter(closed_at__gte=clock.now() - timedelta(seconds=COOL_DOWN_S)).first()
-    standing = rows.filter(closed_at=None).first() or recent
+    closed = rows.filter(action=Action.OBSERVE, closed_at__gte=clock.now() - timedelta(seconds=COOL_DOWN_S))
+    standing = rows.filter(closed_at=None).first() or closed.first()
     if standing is not None and standing.closed_at is not None:
         standing.closed_at, standing.close_reason = None, ""
         standing.save(update_fields=["closed_at", "close_reason"])
