@@ -5,10 +5,11 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 
+from reliability.domain.failover import State
 from reliability.domain.health import CheckSeen, HoldSeen, IncidentSeen, Rules, Seen, control_plane_suspected
-from reliability.models import Hold, Incident, Node, NodeCheck, NodeEvent
+from reliability.models import Failover, Hold, Incident, Node, NodeCheck, NodeEvent
 from reliability.selectors import core, maintenance, quarantined
 
 TOGETHER = timedelta(seconds=10)
@@ -67,13 +68,15 @@ def as_seen(row: NodeCheck) -> CheckSeen:
 
 def _incidents(some: Q) -> dict[int, list[IncidentSeen]]:
     found: dict[int, list[IncidentSeen]] = defaultdict(list)
-    for row in Incident.objects.filter(some, closed_at=None).exclude(node=None).order_by("pk"):
+    waiting = Failover.objects.filter(incident=OuterRef("pk"), state=State.AWAITING_APPROVAL).exclude(expires_at=None)
+    rows = Incident.objects.filter(some, closed_at=None).exclude(node=None).annotate(asked=Exists(waiting))
+    for row in rows.order_by("pk"):
         if row.node_id is not None:
-            found[row.node_id].append(_incident(row))
+            found[row.node_id].append(_incident(row, asked=row.asked))
     return found
 
 
-def _incident(row: Incident) -> IncidentSeen:
+def _incident(row: Incident, *, asked: bool) -> IncidentSeen:
     return IncidentSeen(
         number=row.pk,
         summary=row.summary,
@@ -82,6 +85,7 @@ def _incident(row: Incident) -> IncidentSeen:
         action=row.action,
         of_job=row.job_id is not None,
         since=row.opened_at.timestamp(),
+        asked=asked,
     )
 
 

@@ -15,7 +15,7 @@ from django.db.models import Min, Q, QuerySet
 from reliability import conf
 from reliability.domain import class_actions, faults
 from reliability.domain.failover import Kind, State
-from reliability.domain.faults import STRENGTH, Action, FaultClass, Judgement, Origin
+from reliability.domain.faults import STRENGTH, Action, Judgement, Origin
 from reliability.domain.faults.words import Value
 from reliability.domain.health import NodeHealth
 from reliability.domain.modes import Mode
@@ -23,6 +23,7 @@ from reliability.errors import DomainError
 from reliability.models import Failover, Finding, Incident, Job, Node, Rank, Report
 from reliability.selectors import core, fault_codes, fault_context, maintenance, monitors
 from reliability.services import clock, decisions, dispatch, failovers, incident_log, many_nodes, nodes
+from reliability.services.failovers import fitness
 
 QUIET_S = 600.0
 """An incident that is only observed is closed after this long without a new finding."""
@@ -229,10 +230,12 @@ def _raise_to(incident: Incident, judgement: Judgement, root: Finding | None) ->
 
 def _act(job: Job, incident: Incident, judgement: Judgement | None) -> None:
     action = many_nodes.action_of(incident)
-    if action is not Action.OBSERVE and decisions.keep(incident, action=action).mode == Mode.SHADOW:
+    mode = Mode(decisions.keep(incident, action=action).mode) if action is not Action.OBSERVE else None
+    if mode is Mode.SHADOW:
         return
-    if incident.fault_class == FaultClass.HARDWARE and action is Action.FAILOVER and incident.node:
-        nodes.mark_unhealthy(incident.node, incident) if _is_bad(incident) else None
+    bad = fitness.condemned(incident)
+    if bad is not None and mode is Mode.AUTOMATIC:  # otherwise whoever approves the recovery says so
+        nodes.mark_unhealthy(bad, incident)
     standing = core.open_failover(job)
     if standing is not None:
         many_nodes.take_back(standing, incident, job) if incident.held_back else _join(standing, incident)
@@ -264,11 +267,6 @@ def _waits(job: Job, incident: Incident) -> bool:
     incident_log.write_once(incident, incident_log.Kind.WAITING, told)
     Job.objects.filter(pk=job.pk).exclude(state_reason=told).update(state_reason=told)
     return True
-
-
-def _is_bad(incident: Incident) -> bool:
-    """A lost node is unreachable, which sweep tells; every other hardware finding makes it unhealthy."""
-    return incident.code != "node-lost"
 
 
 def _join(standing: Failover, incident: Incident) -> None:

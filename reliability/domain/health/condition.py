@@ -53,7 +53,10 @@ class CheckSeen:
 
 @dataclass(frozen=True, kw_only=True)
 class IncidentSeen:
-    """An open incident that names the node. `of_job` is False when it is the node's alone."""
+    """An open incident that names the node. `of_job` is False when it is the node's alone.
+
+    `asked`: a person was asked whether the job leaves the node, and has not decided.
+    """
 
     number: int
     summary: str
@@ -62,6 +65,7 @@ class IncidentSeen:
     action: str
     of_job: bool
     since: float
+    asked: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,17 +236,22 @@ def _incidents(seen: Seen) -> list[Cause]:
             continue
         clears = "The incident is closed." if each.of_job else "The hold it brought is released, or it is closed."
         if state is NodeHealth.DEGRADED:
-            clears = "Nothing new of the kind is found for a while."
+            clears = "The request is decided." if each.of_job else "Nothing new of the kind is found for a while."
         key = f"{INCIDENT}{each.number}"
         found.append(Cause(key=key, state=state, text=each.summary, clears=clears, since=each.since))
     return found
 
 
 def _state_of(each: IncidentSeen) -> NodeHealth:
-    """Return what an open incident makes of the node it names. What is a job's affair leaves its nodes healthy."""
+    """Return what an open incident makes of the node it names. What is a job's affair leaves its nodes healthy.
+
+    Only a person's approval makes a node unhealthy where one is asked.
+    """
     hardware = each.fault_class == FaultClass.HARDWARE
     if each.of_job:
         bad = hardware and each.action == Action.FAILOVER and each.code != LOST
+        if bad and each.asked:
+            return NodeHealth.DEGRADED
         return NodeHealth.UNHEALTHY if bad else NodeHealth.HEALTHY
     if each.action == Action.HOLD:
         return NodeHealth.UNHEALTHY

@@ -9,8 +9,8 @@ from reliability.domain.faults import FaultClass
 from reliability.domain.snapshots import Tier
 from reliability.models import AttemptEnd, Epoch, Failover, Hold, Incident, Job, Node, Rank
 from reliability.selectors import core
-from reliability.services import launch, nodes, orders, snapshots
-from reliability.services.failovers import budget, closing, endings, skipping
+from reliability.services import launch, node_health, nodes, orders, snapshots
+from reliability.services.failovers import budget, closing, endings, fitness, skipping
 
 Effect = Callable[[Failover, State, datetime, Mapping[str, Any]], None]
 AFTER_START = (State.STARTING, State.VERIFYING)
@@ -35,6 +35,9 @@ def _begin(failover: Failover, source: State, now: datetime, detail: Mapping[str
     stood_still.update(stopped_at=failover.fault_at)
     _set_epoch(failover, failover.to_epoch)
     _set_job(failover, Job.State.RECOVERING, failover.incident.summary)
+    bad = fitness.condemned(failover.incident)
+    if bad is not None:
+        nodes.mark_unhealthy(bad, failover.incident)
     of_the_old_attempt = {"job_id": failover.job_id, "epoch__lt": failover.to_epoch}
     orders.withdraw(now, kind__in=("start", "restore", "set_period"), **of_the_old_attempt)
 
@@ -136,6 +139,8 @@ def _declined(failover: Failover, source: State, now: datetime, detail: Mapping[
     _close_incident(failover, now, reason)
     _set_replaced_aside(failover)
     orders.withdraw(now, failover=failover)
+    if source is State.AWAITING_APPROVAL and failover.decided_by:
+        _absolve(failover, reason)
     if detail.get("finished"):
         closing.end(Job.objects.get(pk=failover.job_id), Job.State.COMPLETED, reason)
         return
@@ -143,6 +148,13 @@ def _declined(failover: Failover, source: State, now: datetime, detail: Mapping[
         AttemptEnd.objects.filter(job=failover.job_id, number=failover.from_epoch).delete()  # it goes on after all
     state = Job.State.RUNNING if detail.get("recovered") else Job.State.WAITING
     _set_job(failover, state, "" if detail.get("recovered") else reason)
+
+
+def _absolve(failover: Failover, reason: str) -> None:
+    """A person said no: the node that keeps its slot is called bad no longer."""
+    node = failover.failed_node
+    if node is not None and failover.job.slots.filter(node=node).exists():
+        node_health.absolve(node, failover.incident, note=reason)
 
 
 def _superseded(failover: Failover, source: State, now: datetime, detail: Mapping[str, Any]) -> None:

@@ -4,10 +4,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reliability.domain.failover import Kind
-from reliability.domain.faults import Action
+from reliability.domain.faults import Action, FaultClass
 from reliability.domain.health import NodeHealth
 from reliability.models import Failover, Hold, Incident, Job, Node, OrderRecord, Slot
 from reliability.selectors import core, precision
+
+
+def condemned(incident: Incident) -> Node | None:
+    """Return the node that an incident calls bad hardware; not one that is only lost, which its silence tells."""
+    moves = incident.action == Action.FAILOVER and not incident.held_back and incident.code != "node-lost"
+    return incident.node if moves and incident.fault_class == FaultClass.HARDWARE else None
 
 
 def unfit_slots(
