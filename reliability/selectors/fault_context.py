@@ -8,6 +8,7 @@ from django.db.models import Max
 
 from reliability import conf
 from reliability.domain import faults
+from reliability.domain.failover import Kind
 from reliability.domain.faults.judging import BLAMING
 from reliability.domain.faults.words import Value
 from reliability.models import Failover, Finding, Incident, Job, Node, Rank
@@ -77,6 +78,18 @@ def _held_before(job: Job, findings: Sequence[Finding]) -> frozenset[str]:
     return frozenset(rows.values_list("code", flat=True))
 
 
+def _suspects_replaced(job: Job, findings: Sequence[Finding], table: faults.Table) -> frozenset[str]:
+    """Return the nodes that this job left on a suspicion alone, within the time in which such a one counts."""
+    rules = [row.repeat for each in findings if (row := table.lookup(each.code)).repeat and row.repeat.moves_once]
+    if not rules:
+        return frozenset()
+    codes = [row.code for row in table.values() if row.repeat and row.repeat.moves_once]
+    since = min(each.found_at for each in findings) - timedelta(seconds=max(rule.window_s for rule in rules if rule))
+    moved = Failover.objects.filter(job=job, incident__code__in=codes, kind=Kind.FAILOVER, created_at__gte=since)
+    moves: Sequence[Sequence[Mapping[str, Any]]] = list(moved.values_list("moves", flat=True))
+    return frozenset(str(move["from"]) for each in moves for move in each)
+
+
 def _around(findings: Sequence[Finding]) -> dict[str, Any]:
     """Return what of the cluster belongs to the context of any findings."""
     if not findings:
@@ -106,6 +119,7 @@ def of_job(job: Job, findings: Sequence[Finding], matcher: faults.Matcher) -> fa
         rank_nodes=core.placement(job),
         addresses={slot.node.address: slot.node.name for slot in slots if slot.node},
         held_before=_held_before(job, findings) if findings else frozenset(),
+        suspects_replaced=_suspects_replaced(job, findings, matcher.table),
         **_around(findings),
     )
 

@@ -133,6 +133,8 @@ def _look_for_hang(seen: _Look) -> None:
     suspicion = hang.suspicion
     rank = suspicion.ranks[0] if suspicion.ranks else None
     code = "hang-newcomer" if suspicion.newcomer else "hang" if suspicion.node else "hang-somewhere"
+    if job.nodes == 1:  # there is no other node to differ from
+        code = "hang-somewhere"
     moves = sum(wire.restored(each.watched).moves for each in seen.ranks)
     key = f"hang:{job.pk}:{job.epoch}:{hang.standing.step}:{moves}"
     if seen.kept.hang.get("key") == key:

@@ -366,3 +366,17 @@ def test_a_duplicate_only_counts(findings: list[Finding]) -> None:
     conditions = any(TABLE[each.code].debounce_s or TABLE[each.code].standing_action for each in same)
     if same and not conditions:
         assert outcome(judged(*more, now=NOW)) == outcome(judged(*same, now=NOW))
+
+
+@pytest.mark.parametrize(("code", "times"), [("hang", 3), ("hang-newcomer", 2)])
+@pytest.mark.parametrize("replaced", [frozenset(), frozenset({"n7"})])
+def test_hangs_on_one_node_make_it_a_suspect_once_and_never_bad_hardware(
+    code: str, times: int, replaced: frozenset[str]
+) -> None:
+    earlier = tuple(seen(code, order=n, at=NOW - HOUR_S * n, epoch=9 - n) for n in range(1, times))
+    last = seen(code, order=9, epoch=9)
+    context = Context(history=earlier, suspects_replaced=replaced)
+    wanted = Action.HOLD if replaced else Action.FAILOVER
+    assert outcome(judged(last, context=context)) == (FaultClass.UNKNOWN, wanted)
+    context = Context(history=earlier[1:], suspects_replaced=replaced)
+    assert outcome(judged(last, context=context)) == (FaultClass.SOFTWARE, Action.RESTART_IN_PLACE)

@@ -161,6 +161,10 @@ def _repeated(item: Weighed, findings: Sequence[Finding], context: Context, tabl
         f"{len(hits)} times within {hours:.0f} h on the same {where} ({told or item.finding.node}){under}: "
         "suspected itself."
     )
+    if rule.moves_once and context.suspects_replaced:
+        names = ", ".join(sorted(context.suspects_replaced))
+        told = f"{names} was replaced for the like within the day and it came again: likely the program's own doing."
+        return item.at(Action.HOLD, f"{note} {told}", fault_class=rule.fault_class)
     return item.raised(rule.action, note, fault_class=rule.fault_class)
 
 

@@ -72,7 +72,8 @@ class Weight(StrEnum):
 class Repeat:
     """What it means when a code comes back at the same place: `times` within `window_s` seconds.
 
-    `place` is what must be the same: 'unit' (a part of a GPU such as GPC and TPC), 'device', or 'node'.
+    `place` is what must be the same: 'unit' (a part of a GPU such as GPC and TPC), 'device', or 'node'. `moves_once`:
+    it is only a suspicion: where a node of the job was replaced for the like within the window, a person is asked.
     """
 
     times: int
@@ -80,6 +81,7 @@ class Repeat:
     place: str
     fault_class: FaultClass
     action: Action
+    moves_once: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

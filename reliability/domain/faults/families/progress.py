@@ -1,15 +1,15 @@
 """What Stepkeeper finds by watching how training gets on (docs/progress.md). No line of a log tells of it."""
 
+from dataclasses import replace
+
 from reliability.domain.faults.families.rows import (
     APPLICATION,
     DAY_S,
     ERROR,
     FAILOVER,
-    HARDWARE,
     INFO,
     OBSERVE,
     RESTART,
-    SAME_NODE_AGAIN,
     SOFTWARE,
     UNKNOWN,
     WARNING,
@@ -19,7 +19,8 @@ from reliability.domain.faults.families.rows import (
 from reliability.domain.faults.words import Origin, Repeat
 
 HANG_CODES = ("hang", "hang-newcomer", "hang-somewhere")
-OFTEN = Repeat(times=3, window_s=DAY_S, place="node", fault_class=HARDWARE, action=FAILOVER)
+_SUSPECTED = Repeat(times=3, window_s=DAY_S, place="node", fault_class=UNKNOWN, action=FAILOVER, moves_once=True)
+"""That ranks stand still may as well be the program's doing: the node is replaced once a day, and not called bad."""
 
 ROWS = family(
     "stepkeeper",
@@ -31,7 +32,7 @@ ROWS = family(
         ERROR,
         "Training stands still, and one node's ranks differ from the others.",
         "See each rank's last step and phase; a stack of the suspect's threads says where it waits.",
-        repeat=OFTEN,
+        repeat=_SUSPECTED,
     ),
     row(
         "hang-newcomer",
@@ -40,14 +41,14 @@ ROWS = family(
         ERROR,
         "Training stands still a short while after this node joined the job.",
         "Look at the node first: its network, its clock, its version of the driver.",
-        repeat=SAME_NODE_AGAIN,
+        repeat=replace(_SUSPECTED, times=2),
     ),
     row(
         "hang-somewhere",
         SOFTWARE,
         RESTART,
         ERROR,
-        "Training stands still, and no rank differs from the others.",
+        "Training stands still, and no node differs from the others.",
         "Mark collectives and phases in the program (docs/progress.md): then the suspect can be named.",
     ),
     row(
