@@ -8,6 +8,7 @@ from reliability.errors import DomainError, InvalidInput
 from reliability.models import Incident
 from reliability.selectors import core
 from reliability.services import clock, cluster_incidents, incident_log, incidents
+from reliability.services.incident_locks import locked
 from reliability.services.incident_log import Kind
 
 CLOSING = "reliability.close_incident"
@@ -20,7 +21,7 @@ def close(incident: Incident, *, by: Person, note: str) -> None:
     """Close an incident. Raises PermissionDenied, InvalidInput without a note, DomainError while it is acted on."""
     name, said = _name(by, CLOSING), _said(note)
     with transaction.atomic():
-        incident = Incident.objects.select_for_update().get(pk=incident.pk)
+        incident = locked(incident)
         if incident.closed_at is not None:
             raise DomainError(f"Incident {incident.pk} is closed already.", hint="Load the page anew.")
         standing = core.open_failover(incident.job) if incident.job else None
@@ -35,10 +36,13 @@ def close(incident: Incident, *, by: Person, note: str) -> None:
 
 
 def reopen(incident: Incident, *, by: Person, note: str) -> None:
-    """Open a closed incident again. Raises PermissionDenied, InvalidInput, DomainError when its attempt is over."""
+    """Open a closed incident again.
+
+    Raises PermissionDenied, InvalidInput, DomainError when its attempt is over or another took its place.
+    """
     name, said = _name(by, CLOSING), _said(note)
     with transaction.atomic():
-        incident = Incident.objects.select_for_update().get(pk=incident.pk)
+        incident = locked(incident)
         if incident.closed_at is None:
             raise DomainError(f"Incident {incident.pk} is open.", hint="Load the page anew.")
         _check_attempt(incident)
@@ -48,9 +52,16 @@ def reopen(incident: Incident, *, by: Person, note: str) -> None:
 
 
 def _check_attempt(incident: Incident) -> None:
-    """What is found of a job from now on is of its present attempt: an incident of an earlier one must not get it."""
+    """What is found of a job from now on is of its present attempt: an incident of an earlier one must not get it.
+
+    A job has one open incident at a time, a node one for each code, and so has the cluster.
+    """
     job = incident.job
     if job is None:
+        rows = Incident.objects.filter(job=None, node=incident.node, code=incident.code, closed_at=None)
+        standing = rows.exclude(pk=incident.pk).first()
+        if standing is not None:
+            raise DomainError(f"Incident {standing.pk} of the same code is open.", hint="Add a note to that one.")
         return
     if job.state in job.TERMINAL or incident.epoch != job.epoch:
         told = f"It belongs to epoch {incident.epoch} of job {job.name}, which is over."

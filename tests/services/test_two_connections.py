@@ -2,14 +2,26 @@
 
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Permission, User
 from django.db import connection, transaction
 
+from reliability.domain import faults
 from reliability.domain.snapshots import SnapshotId
-from reliability.models import Job, Node, Rank, SnapshotCopy
-from reliability.services import beats, clock, snapshot_tally, snapshots
+from reliability.errors import DomainError
+from reliability.models import Incident, Job, Node, Rank, SnapshotCopy
+from reliability.services import (
+    beats,
+    clock,
+    incident_closing,
+    incidents,
+    node_incidents,
+    snapshot_tally,
+    snapshots,
+)
 from tests.services.world import World
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -95,6 +107,7 @@ def test_a_copy_told_again_while_it_is_found_corrupt_stays_corrupt(world: World)
     assert SnapshotCopy.objects.get(rank=0, tier="ssd").state == "corrupt"
 
 
+@pytest.mark.slow
 def test_saves_and_losses_of_many_snapshots_at_once_never_wait_in_a_circle(world: World) -> None:
     job = world.running_job()
     for step in range(10, 60, 10):
@@ -120,3 +133,84 @@ def test_saves_and_losses_of_many_snapshots_at_once_never_wait_in_a_circle(world
     before = list(SnapshotCopy.objects.values_list("snapshot__held", flat=True))
     snapshot_tally.recount_all()
     assert list(SnapshotCopy.objects.values_list("snapshot__held", flat=True)) == before
+
+
+def _closer() -> User:
+    user = User.objects.create_user("olga")
+    user.user_permissions.set(Permission.objects.filter(codename="close_incident"))
+    return User.objects.get(pk=user.pk)
+
+
+def _two_findings(world: World, of_a_job: bool) -> tuple[Incident, Callable[[], object]]:
+    """Return an open incident with one finding judged, and what judges the next one."""
+    node = world.agents["n1"].node
+    job = world.running_job() if of_a_job else None
+    if job is None:
+        incidents.note(node, "net-link-slow", job=None)
+        node_incidents.judge_node(node.pk)
+        incidents.note(node, "net-link-slow", job=None)
+        return Incident.objects.get(), lambda: node_incidents.judge_node(node.pk)
+    incidents.note(node, "net-link-slow", job=job, epoch=job.epoch)
+    incidents.judge(job.pk)
+    incidents.note(node, "net-link-slow", job=job, epoch=job.epoch)
+    return Incident.objects.get(), lambda: incidents.judge(job.pk)
+
+
+@pytest.mark.parametrize("of_a_job", [True, False])
+def test_a_person_who_closes_an_incident_while_it_is_judged_has_it_closed(
+    world: World, monkeypatch: pytest.MonkeyPatch, of_a_job: bool
+) -> None:
+    incident, judge = _two_findings(world, of_a_job)
+    user = _closer()
+    waiting: list[threading.Thread] = []
+    judged = faults.judge
+
+    def meanwhile(*given: Any, **more: Any) -> Any:
+        if not waiting and connection.vendor != "sqlite":  # the judge has read the incident and not written it yet
+            waiting.append(_beside(lambda: incident_closing.close(incident, by=user, note="seen")))
+            waiting[0].join(1.0)
+        return judged(*given, **more)
+
+    monkeypatch.setattr(faults, "judge", meanwhile)
+    judge()
+    for each in waiting:
+        each.join(LIMIT_S)
+        assert not each.is_alive()
+    if connection.vendor == "sqlite":
+        incident_closing.close(incident, by=user, note="seen")
+    found = Incident.objects.get()
+    assert (found.close_reason, found.findings.count()) == ("olga: seen", 2)
+
+
+@pytest.mark.parametrize("of_a_job", [True, False])
+def test_an_incident_opened_again_while_another_is_made_stays_closed(
+    world: World, monkeypatch: pytest.MonkeyPatch, of_a_job: bool
+) -> None:
+    incident, judge = _two_findings(world, of_a_job)
+    user, said = _closer(), []
+    incident_closing.close(incident, by=user, note="seen")
+    Incident.objects.filter(pk=incident.pk).update(closed_at=clock.now() - timedelta(hours=1))
+    judged = faults.judge
+
+    def again() -> None:
+        with pytest.raises(DomainError, match="is open"):
+            incident_closing.reopen(incident, by=user, note="it is back")
+        said.append("refused")
+
+    waiting: list[threading.Thread] = []
+
+    def meanwhile(*given: Any, **more: Any) -> Any:
+        if not waiting and connection.vendor != "sqlite":
+            waiting.append(_beside(again))
+            waiting[0].join(1.0)
+        return judged(*given, **more)
+
+    monkeypatch.setattr(faults, "judge", meanwhile)
+    judge()
+    for each in waiting:
+        each.join(LIMIT_S)
+        assert not each.is_alive()
+    if connection.vendor == "sqlite":
+        again()
+    assert said == ["refused"]
+    assert Incident.objects.filter(closed_at=None).count() == 1
