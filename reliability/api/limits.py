@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -14,7 +14,7 @@ from reliability.api.resources import MayView
 from reliability.api.retention import OfJob
 from reliability.domain import fields as f
 from reliability.domain import retrying
-from reliability.errors import InvalidInput
+from reliability.errors import ReliabilityError
 from reliability.models import LimitChange
 from reliability.services import limits
 
@@ -32,6 +32,7 @@ class LimitsInForceSerializer(serializers.Serializer[Any]):
     radius_share = serializers.FloatField(required=False)
     radius_nodes = serializers.IntegerField(required=False)
     radius_window_s = serializers.FloatField(required=False)
+    version = serializers.IntegerField(required=False, help_text="the version you saw; 409 when there is a newer one")
     reason = serializers.CharField(write_only=True, max_length=limits.LONGEST_REASON)
 
 
@@ -41,6 +42,7 @@ _BODY = f.record(
         **{name: (_LIMIT, False) for name in limits.SETTABLE if name != "radius_nodes"},
         "radius_nodes": (f.nullable(f.integer(least=0, most=1_000_000)), False),
         "reason": (f.text(most=limits.LONGEST_REASON), True),
+        "version": (f.nullable(f.integer()), False),
     }
 )
 
@@ -65,15 +67,15 @@ class Limits(OfJob):
     @extend_schema(
         summary="Set limits; one that is left out is as the settings say",
         request=LimitsInForceSerializer,
-        responses={200: LimitsInForceSerializer, 400: WRONG},
+        responses={200: LimitsInForceSerializer, 400: WRONG, 409: OpenApiResponse(description="set meanwhile")},
     )
     def put(self, request: Request) -> Response:
         """Set all of them; 400 names what would cause false alarms, and what would be right."""
-        given = self.read(request.data, _BODY, {*limits.SETTABLE, "reason"})
-        reason = given.pop("reason")
+        given = self.read(request.data, _BODY, {*limits.SETTABLE, "reason", "version"})
+        reason, seen = given.pop("reason"), given.pop("version")
         try:
-            limits.set_limits(given, by=request.user.get_username(), reason=reason)
-        except InvalidInput as error:
+            limits.set_limits(given, by=request.user.get_username(), reason=reason, seen=seen)
+        except ReliabilityError as error:
             raise refused(error) from error
         return _answer()
 
@@ -83,4 +85,5 @@ def _answer() -> Response:
     schedule = retrying.schedule(heartbeat_s=policy.heartbeat_s, silence_s=policy.silence_s)
     shown = {name: getattr(policy, name) for name in (*limits.SETTABLE, "heartbeat_s", "lease_s")}
     more = {"least_silence_s": retrying.least_silence_s(policy.heartbeat_s), "retry_s": schedule.worst_s}
+    more["version"] = limits.newest()
     return Response(LimitsInForceSerializer({**shown, **more}).data)

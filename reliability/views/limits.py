@@ -7,7 +7,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from reliability import conf
 from reliability.domain import retrying
-from reliability.errors import InvalidInput
+from reliability.errors import InvalidInput, StaleProposal
 from reliability.limits_forms import LimitsForm
 from reliability.models import LimitChange
 from reliability.services import limits
@@ -43,8 +43,11 @@ def set_limits(request: HttpRequest) -> HttpResponse:
     form = LimitsForm(request.POST)
     if not form.is_valid():
         return _show(request, form, status=400)
+    given = form.cleaned_data
     try:
-        limits.set_limits(form.values(), by=request.user.get_username(), reason=form.cleaned_data["reason"])
+        limits.set_limits(form.values(), by=request.user.get_username(), reason=given["reason"], seen=given["seen"])
+    except StaleProposal:
+        return _show(request, form.again(request.POST), status=409)
     except InvalidInput as error:
         field = error.field if error.field in form.fields else None
         told = error.message.removeprefix(f"{error.field}: ") if field else error.message
