@@ -106,3 +106,4 @@ urlpatterns: list[URLPattern | URLResolver] = [
 
 handler403 = errors.forbidden
 handler404 = errors.not_found
+handler500 = errors.failed

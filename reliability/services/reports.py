@@ -6,6 +6,7 @@ used is refused with the reason and never blocks those behind it.
 """
 
 import logging
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -30,6 +31,10 @@ READING_S = 10.0
 """A reading goes on for so long at most, then the next message does: other work of the controller gets its turn."""
 
 log = logging.getLogger(__name__)
+_reading = threading.Lock()
+"""Held by the thread of this process that reads. Readings of other processes take turns by the locks of the rows."""
+_asked = threading.Event()
+"""A reading was asked for since the one that goes on looked last."""
 
 
 def accept(node: Node, *, incarnation: str, items: Sequence[Item], now: datetime) -> list[dict[str, Any]]:
@@ -144,21 +149,54 @@ def _result(item: Item, refusal: ReliabilityError | None) -> dict[str, Any]:
 def process_new(limit_s: float = READING_S) -> int:
     """Give every new report its meaning and do what follows from it. Returns how many were read.
 
-    Ends after about `limit_s` seconds with the rest left; then a message asks for the next reading.
+    Ends after about `limit_s` seconds with the rest left; then a message asks for the next reading. While another
+    thread reads, it leaves at once with 0: that one looks again before it ends.
     """
-    turns.give_back(WAITING)  # before the first look: who keeps a report from now on asks anew
     total, until = 0, time.monotonic() + limit_s
-    while ids := _next():
-        following: dict[FollowUp, None] = {}
-        for pk in ids:
-            following.update(dict.fromkeys(_process(pk)))
-        for each in following:
-            follow_up(each)
-        total += len(ids)
-        if time.monotonic() >= until:
-            _ask_for_reading()
+    _asked.set()  # before the lock is tried: who has it looks here after letting it go
+    while _asked.is_set() and _reading.acquire(blocking=False):
+        try:
+            _asked.clear()
+            turns.give_back(WAITING)  # before the first look: who keeps a report from now on asks anew
+            read, ended = _read(until)
+        finally:
+            _reading.release()
+        total += read
+        if not ended:
+            _ask_for_the_rest()
             break
     return total
+
+
+def _read(until: float) -> tuple[int, bool]:
+    """Read until nothing waits or the time (monotonic seconds) is over. Returns how many, and whether nothing waits."""
+    total = 0
+    while ids := _next():
+        _read_these(ids)
+        total += len(ids)
+        if time.monotonic() >= until:
+            return total, False
+    return total, True
+
+
+def _read_these(ids: Sequence[int]) -> None:
+    """Read reports, then do what follows; also when the database fails in between, of those that were read."""
+    following: dict[FollowUp, None] = {}
+    try:
+        for pk in ids:
+            following.update(dict.fromkeys(_process(pk)))
+    finally:
+        for each in following:
+            follow_up(each)
+
+
+def _ask_for_the_rest() -> None:
+    """Ask for the next reading, whoever asked meanwhile: that message may have found this one and left."""
+    turns.give_back(WAITING)
+    try:
+        _ask_for_reading()
+    except (OperationalError, InterfaceError) as error:
+        log.warning("The rest of the reports waits for reconciliation: %s", error)
 
 
 def _next() -> list[int]:

@@ -4,13 +4,17 @@ Under load the queue holds several messages that ask for the same: the first doe
 with its process, or with the clock set back, is free again after its time.
 """
 
+import logging
 from datetime import UTC, datetime, timedelta
 
+from django.db import InterfaceError, OperationalError
 from django.db.models import Q
 
 from reliability.models import ServiceBeat
 
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+
+log = logging.getLogger(__name__)
 
 
 def take(name: str, now: datetime, every_s: float) -> bool:
@@ -28,5 +32,8 @@ def count_from(name: str, at: datetime) -> None:
 
 
 def give_back(name: str) -> None:
-    """Free a turn at once."""
-    ServiceBeat.objects.filter(name=name, beat_at__gt=LONG_AGO).update(beat_at=LONG_AGO)
+    """Free a turn at once, outside a transaction. While the database is busy or away it frees itself after its time."""
+    try:
+        ServiceBeat.objects.filter(name=name, beat_at__gt=LONG_AGO).update(beat_at=LONG_AGO)
+    except (OperationalError, InterfaceError) as error:
+        log.warning("The turn %s could not be given back: %s", name, error)

@@ -1,8 +1,10 @@
 """Work that waits in the queue more than once is done once, and nothing that was asked for is lost."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
+from django.db import OperationalError, connection
 
 from reliability import tasks
 from reliability.models import Report, ServiceBeat
@@ -64,3 +66,61 @@ def test_reports_that_come_while_a_reading_waits_ask_for_no_other_and_all_are_re
     world.pass_time(reports.ASK_AGAIN_S)
     agent.report("finding", {"code": "xid-79", "evidence": "y"})
     assert len(asked) == 4, "what has no room waits for a reading too"
+
+
+def test_while_one_reads_others_leave_at_once_and_it_looks_again_before_it_ends(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = world.agents["n1"]
+    read, left = reports._read, []
+
+    def read_and_be_asked(until: float) -> tuple[int, bool]:
+        done = read(until)
+        if not left:
+            agent.report("finding", {"code": "xid-13", "evidence": "kept behind the last look"})
+            left.append(reports.process_new())
+        return done
+
+    monkeypatch.setattr(reports, "_read", read_and_be_asked)
+    assert reports.process_new() == 1
+    assert left == [0]
+    assert not Report.objects.filter(state="new").exists()
+
+
+def test_a_turn_that_cannot_be_given_back_stops_no_reading(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.agents["n1"].report("finding", {"code": "xid-13", "evidence": "x"})
+
+    def busy(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        if "reliability_servicebeat" in sql and sql.startswith("UPDATE"):
+            raise OperationalError("database is locked")
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(busy):
+        assert reports.process_new() == 1
+    assert "could not be given back" in caplog.text
+
+
+def test_what_follows_from_reports_is_done_also_when_the_database_fails_at_the_next(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = world.agents["n1"]
+    ids = []
+    for code in ("xid-13", "xid-31"):
+        agent.report("finding", {"code": code, "evidence": "x"})
+        ids.append(Report.objects.latest("pk").pk)
+    process, followed = reports._process, []
+
+    def fails(pk: int) -> Any:
+        if pk == ids[1]:
+            raise OperationalError("database is locked")
+        return [*process(pk), ("judge_node", 1)]
+
+    monkeypatch.setattr(reports, "_process", fails)
+    monkeypatch.setattr(reports, "follow_up", followed.append)
+    with pytest.raises(OperationalError):
+        reports.process_new()
+    assert ("judge_node", 1) in followed
+    monkeypatch.setattr(reports, "_process", process)
+    assert reports.process_new() == 1, "the lock was let go"
