@@ -9,10 +9,11 @@ from reliability.domain.faults.words import Told, Value
 
 XID_LITERALS = ("Xid (",)
 _XID = re.compile(
-    r"NVRM: Xid \((?:PCI:)?(?P<device>[0-9a-fA-F:.]{4,20})\): (?P<xid>\d{1,5})(?P<rest>,.*|\s*$)", re.DOTALL
+    r"NVRM: Xid \((?:PCI:)?(?P<device>[0-9a-fA-F:.]{4,20})\): (?P<xid>[0-9]{1,5})(?P<rest>,.*|\s*$)", re.DOTALL
 )
 _SXID = re.compile(
-    r"nvidia-nvswitch(?P<switch>\d+): SXid \((?:PCI:)?(?P<device>[0-9a-fA-F:.]{4,20})\): (?P<sxid>\d{5}), (?P<rest>.*)",
+    r"nvidia-nvswitch(?P<switch>[0-9]+): SXid \((?:PCI:)?(?P<device>[0-9a-fA-F:.]{4,20})\): "
+    r"(?P<sxid>[0-9]{5}), (?P<rest>.*)",
     re.DOTALL,
 )
 _UNIT_XIDS = (144, 145, 146, 149, 150)

@@ -11,7 +11,7 @@ from reliability.domain import fields as f
 from reliability.domain.faults import Matcher
 from reliability.domain.faults.words import Value
 from reliability.domain.monitors.clock_times import instant
-from reliability.domain.monitors.naming import pci, slug, told_by
+from reliability.domain.monitors.naming import pci, slug, told_by, xid_number
 from reliability.domain.monitors.words import GPUD, Condition, Event, Said
 
 MOST = 10_000
@@ -107,7 +107,8 @@ def _xid_in(name: str, extra: Mapping[str, Value]) -> str:
         return ""
     kind = "SXid" if "sxid" in name.lower() else "Xid"
     data = next((extra[key] for key in ("xid", "sxid", "data") if key in extra), "")
-    return f"{kind} {data}" if str(data).isdecimal() else str(data)
+    number = xid_number(str(data))
+    return str(data) if number is None else f"{kind} {number}"
 
 
 def _device(extra: Mapping[str, Value]) -> dict[str, Value]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from reliability.domain.faults import TABLE
 from reliability.domain.monitors.exposition import Sample
-from reliability.domain.monitors.naming import DETECTOR_REASONS, device_of, slug
+from reliability.domain.monitors.naming import DETECTOR_REASONS, MOST_XID, device_of, slug, xid_number
 from reliability.domain.monitors.words import DCGM, NPD, How, Reading, Said
 
 NODE_LABELS = ("Hostname", "hostname", "node", "kubernetes_node", "node_name", "instance")
@@ -85,7 +85,7 @@ def _reading(sample: Sample) -> Reading | str:
     factor = _seconds(sample.help) if rule.how is How.SHARE else 1.0
     if factor is None:
         return "no unit in HELP"
-    if not _is_value(sample.value, rule.how):
+    if not _is_value(sample.value, rule.how) or not _may_be_told(sample.value, rule):
         return "no value"
     labels = sample.labels
     device = device_of(labels)
@@ -110,12 +110,18 @@ def _is_value(value: float, how: How) -> bool:
     return math.isfinite(value) and value >= 0 and (how is How.SHARE or value < _NO_VALUE) and value < 2**62
 
 
+def _may_be_told(value: float, rule: Rule) -> bool:
+    """Return whether a value that names an Xid is the number of one, or 0 for none."""
+    return rule.code != "xid" or rule.how is not How.LAST or (value.is_integer() and value <= MOST_XID)
+
+
 def _code(rule: Rule, sample: Sample) -> str:
     """Return the code; of a metric that tells the last Xid it is made of the value when that is news."""
     if rule.code != "xid" or rule.how is How.LAST:
         return rule.code
-    named = next((sample.labels[name] for name in _XID_LABELS if sample.labels.get(name, "").isdecimal()), "")
-    return xid_code(int(named[:6])) if named else "xid-unnamed"
+    named = (xid_number(sample.labels.get(name, "")) for name in _XID_LABELS)
+    number = next((each for each in named if each is not None), None)
+    return "xid-unnamed" if number is None else xid_code(number)
 
 
 def xid_code(number: int) -> str:

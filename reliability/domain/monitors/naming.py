@@ -9,9 +9,12 @@ from reliability.domain.faults.words import Value
 _NO_LETTERS = re.compile(r"[^a-z0-9]+")
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _PCI = re.compile(r"(?:PCI:)?(?:[0-9a-fA-F]{0,4}?)([0-9a-fA-F]{4}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.[0-7])?")
-_XID = re.compile(r"\b(?P<kind>s?xid)\b\D{0,12}(?P<number>\d{1,5})\b", re.IGNORECASE)
+_XID = re.compile(r"\b(?P<kind>(?a:s?xid))\b\D{0,12}(?P<number>[0-9]{1,5})\b(?!\.\d)", re.IGNORECASE)
 _DEVICE_IN = re.compile(r"\bPCI:([0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})\b")
+_XID_NUMBER = re.compile(r"[0-9]{1,5}")
 LONGEST_CODE = 64
+MOST_XID = 99_999
+"""SXids have five digits; 0 stands for none."""
 
 DETECTOR_REASONS: Mapping[str, str] = {
     "OOMKilling": "kernel-oom",
@@ -49,6 +52,11 @@ def device_of(labels: Mapping[str, str]) -> str:
     return (address or other)[:100]
 
 
+def xid_number(text: str) -> int | None:
+    """Return the number of an Xid that a text is, None when it is no whole number or none that an Xid can have."""
+    return (int(text) or None) if _XID_NUMBER.fullmatch(text) else None
+
+
 def told_by(text: str, matcher: Matcher) -> tuple[str, dict[str, Value]] | None:
     """Return code and fields that a text stands for: a line of a log, or words that name an Xid."""
     for line in text.split("\n")[:20]:
@@ -56,9 +64,9 @@ def told_by(text: str, matcher: Matcher) -> tuple[str, dict[str, Value]] | None:
         if told is not None:
             return told.code, dict(told.fields)
     found = _XID.search(text[:4096])
-    if found is None:
+    number = xid_number(found["number"]) if found else None
+    if found is None or number is None:
         return None
-    number = int(found["number"])
     plain = f"{found['kind'].lower()}-{number}"
     unsaid = f"{plain}-unstated"
     device = _DEVICE_IN.search(text[:4096])

@@ -15,13 +15,16 @@ class Known:
 
 
 class Directory:
-    """Finds nodes by what monitors call them. What two nodes share names neither of them."""
+    """Finds nodes by what monitors call them: the exact name first. What two nodes share names neither of them."""
 
     def __init__(self, nodes: Iterable[Known]) -> None:
-        self._names: dict[str, str] = {}
+        self._names: set[str] = set()
+        self._folded: dict[str, str | None] = {}
         self._others: dict[str, str | None] = {}
         for node in nodes:
-            self._names[node.name.lower()] = node.name
+            self._names.add(node.name)
+            key = node.name.lower()
+            self._folded[key] = None if key in self._folded else node.name
             uuids = node.hardware_ids.get("gpu_uuids")
             machine = node.hardware_ids.get("machine_id")
             for other in (node.address, machine, *(uuids if isinstance(uuids, list) else ())):
@@ -32,7 +35,12 @@ class Directory:
     def find(self, named: str, uuid: str = "") -> str | None:
         """Return the node's name, None when nobody is called so."""
         for each in _spellings(named):
-            found = self._names.get(each) or self._others.get(each)
+            if each in self._names:
+                return each
+            key = each.lower()
+            if key in self._folded:
+                return self._folded[key]
+            found = self._others.get(key)
             if found is not None:
                 return found
         return self._others.get(uuid.lower()) if uuid else None
@@ -40,7 +48,7 @@ class Directory:
 
 def _spellings(named: str) -> Iterable[str]:
     """Yield the name, without a port, without its domain."""
-    name = named.strip().lower()
+    name = named.strip()
     if not name:
         return
     yield name
