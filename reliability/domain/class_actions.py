@@ -25,10 +25,16 @@ def read(value: object, path: str) -> dict[str, str]:
             raise InvalidInput(f"{path}.{name}", "has a field of its own", hint="Set unknown_action.")
         if name not in CLASSES:
             raise InvalidInput(f"{path}.{name}", "is no class of faults", hint=f"Classes: {', '.join(CLASSES)}.")
-        if action not in set(Action):
-            raise InvalidInput(f"{path}.{name}", f"{action!r} is no action", hint=f"Actions: {', '.join(Action)}.")
+        if not isinstance(action, str) or action not in set(Action):
+            raise InvalidInput(
+                f"{path}.{name}", f"{_shown(action)} is no action", hint=f"Actions: {', '.join(Action)}."
+            )
         found[str(name)] = str(action)
     return found
+
+
+def _shown(value: object) -> str:
+    return repr(value[:60]) if isinstance(value, str) else f"a {type(value).__name__}"
 
 
 def parse(text: str, path: str) -> dict[str, str]:
