@@ -7,7 +7,7 @@ import pytest
 from reliability.models import Finding, Incident
 from tests.services.world import World
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 SEGFAULT = "sshd[77]: segfault at 0 ip 00007f1d2c0ab3f1 sp 00007ffc2d1a7b10 error 4 in libc.so.6[7f1d2c000000+8a000]"
 

@@ -6,7 +6,7 @@ from reliability.domain.failover import State
 from reliability.models import Failover, Job, Rank
 from tests.services.world import World
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 
 def _problem(world: World, name: str) -> None:

@@ -218,6 +218,7 @@ def _replace(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 
 @given(data=st.data())
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.slow
 def test_whatever_comes_in_is_answered_and_what_is_taken_can_be_read(world: World, data: st.DataObject) -> None:
     agent = world.agents["n1"]
     if not Job.objects.exists():
@@ -306,6 +307,7 @@ def test_the_route_stands_in_front_of_django_with_bounded_bodies(world: World, s
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("_closed_threads")
+@pytest.mark.slow
 def test_a_report_is_answered_within_milliseconds(world: World) -> None:
     world.running_job()
     agent = world.agents["n1"]

@@ -102,6 +102,7 @@ def test_a_missing_image_fails_the_job_with_what_to_do_and_it_may_be_started_aga
     world.until(lambda: world.job().state == Job.State.RUNNING)
 
 
+@pytest.mark.slow
 def test_a_failed_prepare_of_a_standby_does_not_touch_the_job(world: World) -> None:
     world.agents["s1"].replies["prepare"] = lambda order: {"status": "failed", "error": {"code": "image_missing"}}
     job = world.running_job()
@@ -117,6 +118,7 @@ def test_a_job_that_runs_cannot_be_started_again(world: World) -> None:
         jobs.start(world.job(), by="ann")
 
 
+@pytest.mark.slow
 def test_two_jobs_share_the_nodes_without_sharing_one(bare_world: World) -> None:
     for index in range(4):
         bare_world.node(f"n{index}", "training")

@@ -13,6 +13,7 @@ from tests.services.world import World
 pytestmark = pytest.mark.django_db
 
 
+@pytest.mark.slow
 def test_reports_that_were_read_and_old_checks_go_and_recoveries_stay(world: World) -> None:
     world.running_job()
     world.save(20)
@@ -39,6 +40,7 @@ def test_reports_that_were_read_and_old_checks_go_and_recoveries_stay(world: Wor
     assert keeping.forget_old(clock.now() + timedelta(days=8)) == 0
 
 
+@pytest.mark.slow
 def test_only_the_newest_snapshots_of_the_line_are_looked_at(
     world: World, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:

@@ -28,6 +28,7 @@ def test_a_plain_program_runs_once_it_has_lived_long_enough(world: World, plain:
     assert not Rank.objects.exclude(state=Rank.State.RUNNING, first_step_epoch=1).exists()
 
 
+@pytest.mark.slow
 def test_a_plain_program_that_ends_is_started_again_and_is_verified_by_living(world: World, plain: Job) -> None:
     world.until(lambda: world.job().state == Job.State.RUNNING)
     world.agents["n2"].rank_dies(1, 1, tail="no such file: data.bin")

@@ -11,7 +11,7 @@ from reliability.selectors import offenders, quarantined, standbys
 from reliability.services import beats, clock, nodes, quarantine, validations
 from tests.services.world import World
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 BOARD = {"board_serial": "PF2K9ABC", "macs": ["aa:bb:cc:00:11:22"], "cpu_model": "EPYC 9654"}
 GPUS = {"gpu_uuids": ["GPU-8f6d2f3e-0a51", "GPU-77aa01bc-9911"]}
 WORN = {"code": "xid-79", "evidence": "GPU has fallen off the bus", "count": 1}

@@ -7,7 +7,7 @@ from reliability.models import Failover, Finding, Hold, Job, Node, OrderRecord, 
 from reliability.services import access, clock, reports
 from tests.services.world import Agent, World
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 
 def _speaks_of(agent: Agent, job: Job) -> Agent:

@@ -35,6 +35,7 @@ def test_guessing_a_password_is_limited_by_name_and_others_still_get_in(people: 
     assert sign_in("operator", rows.PASSWORD).status_code == 302
 
 
+@pytest.mark.slow
 def test_guessing_is_limited_by_address_whatever_a_header_says(db: None) -> None:
     tried = [sign_in(f"name{number}", **{"X-Forwarded-For": f"10.0.0.{number}"}) for number in range(31)]
     assert tried[-1].status_code == 429

@@ -73,6 +73,7 @@ def test_the_timeline_counts_what_was_merged_and_tells_of_people_and_recoveries(
     assert "Proposed: this is what would be done." in text
 
 
+@pytest.mark.slow
 def test_an_incident_of_100000_findings_is_shown_in_pages(client_of: Any, cluster: dict[str, Any]) -> None:
     incident = cluster["incident"]
     findings(incident, 2_000)
@@ -85,7 +86,10 @@ def test_an_incident_of_100000_findings_is_shown_in_pages(client_of: Any, cluste
 
 def test_related_incidents_say_what_they_share(client_of: Any, cluster: dict[str, Any]) -> None:
     incident, twin = cluster["incident"], cluster["standby"]
-    models.Node.objects.filter(pk=incident.node.pk).update(hardware_ids={"board_serial": "SN-48151623"})
+    gone = timezone.now() - timedelta(days=1)
+    models.Node.objects.filter(pk=incident.node.pk).update(
+        hardware_ids={"board_serial": "SN-48151623"}, last_seen_at=gone
+    )
     models.Node.objects.filter(pk=twin.pk).update(hardware_ids={"board_serial": "SN-48151623"})
     other = models.Incident.objects.create(
         node=twin, code="xid-64", summary="Row remapping failed (xid-64 on s1)", opened_at=timezone.now()
@@ -94,6 +98,23 @@ def test_related_incidents_say_what_they_share(client_of: Any, cluster: dict[str
     assert "The same hardware under another name" in text
     assert f'href="/incidents/{other.pk}/"' in text
     assert "The same code within the hour" in text
+
+
+@pytest.mark.parametrize("heard", ["the node itself", "two others"])
+def test_hardware_that_live_nodes_share_tells_no_machine_under_another_name(
+    client_of: Any, cluster: dict[str, Any], heard: str
+) -> None:
+    incident, twin = cluster["incident"], cluster["standby"]
+    copied = {"board_serial": "SN-48151623"}
+    models.Node.objects.filter(pk__in=[incident.node.pk, twin.pk]).update(
+        hardware_ids=copied, last_seen_at=timezone.now()
+    )
+    if heard == "two others":
+        gone = timezone.now() - timedelta(days=1)
+        models.Node.objects.filter(pk=incident.node.pk).update(last_seen_at=gone)
+        rows.node("copy", hardware_ids=copied, last_seen_at=timezone.now())
+    models.Incident.objects.create(node=twin, code="xid-64", summary="Of another machine", opened_at=timezone.now())
+    assert "The same hardware under another name" not in page(client_of("viewer"), incident)
 
 
 def test_closing_needs_a_note_and_waits_for_the_recovery_that_answers_it(

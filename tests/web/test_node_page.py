@@ -10,7 +10,7 @@ from django.utils import timezone
 from reliability import models
 from tests.web import rows
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 
 def text_of(answer: Any) -> str:

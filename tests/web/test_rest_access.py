@@ -59,6 +59,7 @@ def test_guessing_at_one_name_is_limited_and_other_names_still_work(root: User) 
     assert sign_in("vera", PASSWORD)[0] == 200
 
 
+@pytest.mark.slow
 def test_guessing_from_one_address_is_limited_whatever_the_client_says_it_is() -> None:
     answers = [sign_in(f"name{number}", "guess", **{"X-Forwarded-For": f"10.0.0.{number}"})[0] for number in range(31)]
     assert answers[-1] == 429
@@ -107,6 +108,7 @@ def test_the_documentation_loads_nothing_from_other_hosts(root: User) -> None:
     assert "<script>" not in page
 
 
+@pytest.mark.slow
 def test_the_schema_is_complete_and_valid(root: User, capsys: pytest.CaptureFixture[str]) -> None:
     call_command("spectacular", "--validate", "--fail-on-warn")
     text = capsys.readouterr().out
