@@ -16,7 +16,7 @@ from reliability.domain.faults import Action
 from reliability.domain.health import hardware
 from reliability.domain.modes import Mode
 from reliability.models import Failover, FailoverEvent, Finding, Incident, IncidentEvent, Node
-from reliability.selectors import fault_codes
+from reliability.selectors import fault_codes, quarantined
 from reliability.selectors.failover_pages import incident_outputs
 from reliability.selectors.job_pages import RankOutput
 
@@ -204,14 +204,12 @@ def related(incident: Incident, failovers: Sequence[Failover]) -> tuple[Related,
 def _same_hardware(incident: Incident, rows: QuerySet[Incident]) -> QuerySet[Incident] | None:
     if incident.node is None:
         return None
-    own = set(hardware.identities(incident.node.hardware_ids))
+    nodes = list(Node.objects.only("pk", "hardware_ids"))
+    own = set(hardware.identities(incident.node.hardware_ids)) - quarantined.shared(nodes)
     if not own:
         return None
-    twins = [
-        key
-        for key, ids in Node.objects.exclude(pk=incident.node.pk).values_list("pk", "hardware_ids")
-        if own & set(hardware.identities(ids))
-    ]
+    others = (each for each in nodes if each.pk != incident.node_id)
+    twins = [each.pk for each in others if own & set(hardware.identities(each.hardware_ids))]
     return rows.filter(node__in=twins) if twins else None
 
 
