@@ -25,10 +25,10 @@ from reliability.domain.progress import (
     judge_speed,
     wire,
 )
-from reliability.domain.snapshots import SnapshotId
-from reliability.models import Incident, Job, Node, Rank, Snapshot, Watch
-from reliability.selectors import core, fault_codes, watching
-from reliability.services import boundary, clock, dispatch, incidents, snapshots
+from reliability.models import Incident, Job, Node, Rank, Watch
+from reliability.selectors import core, watching
+from reliability.services import boundary, clock, dispatch, incidents
+from reliability.services.failovers.spoilt import NO_NUMBER
 
 WINDOW_S = 15.0
 WINDOW_STEPS = 16
@@ -181,7 +181,7 @@ def _look_at_losses(seen: _Look) -> None:
 
 
 def _no_numbers(seen: _Look, bad: Mapping[int, wire.BadLoss]) -> None:
-    """Tell once in an attempt of losses that are no numbers; what was saved since is distrusted if policy restarts."""
+    """Tell once in an attempt of losses that are no numbers; a recovery from it distrusts what was saved since."""
     rank = min(bad, key=lambda each: (bad[each].first or 0, each))
     first = bad[rank].first or 0
     others = len(bad) - 1
@@ -189,13 +189,8 @@ def _no_numbers(seen: _Look, bad: Mapping[int, wire.BadLoss]) -> None:
         f"Rank {rank} reports a loss that is no number at step {first}; so far {bad[rank].count} of them, the last at "
         f"step {bad[rank].last}. {others} other rank{'s' if others != 1 else ''} report the like."
     )
-    if fault_codes.table().lookup("loss-no-number").action is not Action.OBSERVE:
-        spoilt = Snapshot.objects.filter(job=seen.job, epoch=seen.job.epoch, step__gte=first, distrusted=False)
-        for epoch, step in spoilt.values_list("epoch", "step"):
-            reason = f"The loss was no number from step {first} on (rank {rank})."
-            snapshots.distrust(seen.job, SnapshotId(epoch, step), reason=reason)
     key = f"nan:{seen.job.pk}:{seen.job.epoch}"
-    seen.note("loss-no-number", evidence, key=key, rank=rank, fields={"step": first})
+    seen.note(NO_NUMBER, evidence, key=key, rank=rank, fields={"step": first})
 
 
 def _spiked(seen: _Look, spikes: Mapping[int, wire.Spike]) -> None:

@@ -9,7 +9,7 @@ from reliability.domain.modes import Mode
 from reliability.models import Failover, Job, Node
 from reliability.selectors import core, precision
 from reliability.services import dispatch, launch, validations
-from reliability.services.failovers import proposals
+from reliability.services.failovers import proposals, spoilt
 from reliability.services.failovers.moves import Outcome
 
 POLICY = "policy"
@@ -68,6 +68,7 @@ def stale(failover: Failover, now: datetime) -> bool:
 
     A restore point that only rose is shown in place: the request stays the same, with the time it has left.
     """
+    spoilt.distrust(failover.incident, failover.job)
     fresh = proposals.build(failover.incident, now=now, refused=failover.refused_standbys)
     expired = failover.expires_at is not None and now >= failover.expires_at
     if expired or fresh.digest != failover.digest or proposals.falls_back(failover, fresh.shown):

@@ -11,7 +11,7 @@ from reliability.domain.modes import Mode
 from reliability.models import Drill, Failover, FailoverEvent, Incident, Job, Node
 from reliability.selectors import core, precision
 from reliability.services import clock, dispatch
-from reliability.services.failovers import budget, effects, fitness, proposals
+from reliability.services.failovers import budget, effects, fitness, proposals, spoilt
 from reliability.services.failovers.moves import AUTOMATION, Outcome, move
 
 Refused = list[dict[str, Any]]
@@ -22,6 +22,7 @@ NOT_FENCED_YET = (State.AWAITING_APPROVAL, State.FENCING, State.FENCE_UNCONFIRME
 def open_for(incident: Incident, job: Job, *, refused: Sequence[Mapping[str, Any]] = ()) -> Failover:
     """Write down a new recovery of a job that has none."""
     now = clock.now()
+    spoilt.distrust(incident, job)
     proposal = proposals.build(incident, now=now, refused=refused)
     kind = Kind(proposal.shown["kind"])
     manual = precision.mode_of(incident, job, kind=kind) is not Mode.AUTOMATIC
@@ -89,6 +90,7 @@ def replace(failover: Failover, incident: Incident, job: Job, reason: str) -> Fa
     The new one knows which nodes were set aside, which lost their slot already, and which did not confirm their end.
     """
     carried = _carried(failover)
+    spoilt.distrust(incident, job)
     fresh = proposals.build(incident, now=clock.now(), refused=carried)
     changed = proposals.difference(failover, fresh.shown)
     move(failover, Outcome(Event.SUPERSEDED, {"reason": reason, "changed": changed}))

@@ -12,7 +12,7 @@ from reliability.errors import NoRestorePoint
 from reliability.models import Epoch, Failover, Node, OrderRecord
 from reliability.selectors import core
 from reliability.services import launch, orders, restores
-from reliability.services.failovers import placing
+from reliability.services.failovers import placing, spoilt
 from reliability.services.failovers.moves import Outcome
 
 OUTAGE = frozenset({"tier_unreachable", "timeout"})
@@ -57,6 +57,7 @@ def _point(failover: Failover) -> RestorePoint | None:
     placement = core.placement(job)
     lost = [move["from"] for move in failover.moves]
     if not Epoch.objects.filter(job=job, number=failover.to_epoch).exists():
+        spoilt.distrust(failover.incident, job)
         return restores.point(job, placement=placement, lost=lost, before=failover.to_epoch)
     snapshot = chosen(failover)
     if snapshot is None:
