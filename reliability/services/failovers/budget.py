@@ -11,7 +11,7 @@ from reliability.domain.budget import Decision, Verdict
 from reliability.domain.failover import Kind
 from reliability.domain.modes import Mode
 from reliability.domain.snapshots import SnapshotId
-from reliability.models import AttemptEnd, Failover, Incident, Job
+from reliability.models import AttemptEnd, Epoch, Failover, Incident, Job
 from reliability.selectors import attempts, core, precision
 from reliability.services import snapshots
 from reliability.services.failovers import endings, fitness
@@ -35,12 +35,22 @@ def _older(job: Job, end: AttemptEnd) -> bool:
 
 
 def after(job: Job, incident: Incident) -> tuple[Decision, AttemptEnd]:
-    """Keep how the present attempt ended and return what follows; a snapshot that is doubted is distrusted."""
-    end = endings.of_incident(job, incident, kind=fitness.kind_for(incident, job))
+    """Keep how the present attempt ended and return what follows; a snapshot that is doubted is distrusted.
+
+    Where the epoch was raised and nothing was started in it, the end before is still the last there was.
+    """
+    end = _before_what_never_ran(job) or endings.of_incident(job, incident, kind=fitness.kind_for(incident, job))
     decision = decide(job, end)
     if decision.verdict is Verdict.OLDER_SNAPSHOT:
         distrust(job, end, decision.reason)
     return decision, end
+
+
+def _before_what_never_ran(job: Job) -> AttemptEnd | None:
+    """Return the last end of a job whose present epoch has seen no attempt, None where one ran or none ended yet."""
+    if Epoch.objects.filter(job=job, number=job.epoch).exists():
+        return None
+    return AttemptEnd.objects.filter(job=job, number__lt=job.epoch).order_by("-number").first()
 
 
 def distrust(job: Job, end: AttemptEnd, reason: str) -> None:
