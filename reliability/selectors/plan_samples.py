@@ -99,7 +99,7 @@ def faults(job: Job, *, since: datetime) -> Faults:
     finished. A fault before the first step of an attempt struck no time that is counted.
     """
     of_it = {"failover__incident": OuterRef("pk")}
-    harmless = Q(detail__recovered=True) | Q(detail__finished=True)
+    harmless = Q(detail__recovered=True) | Q(detail__held_back=True) | Q(detail__finished=True)
     rows = Incident.objects.filter(job=job, opened_at__gte=since, action__in=STOPPING).filter(
         Exists(Epoch.objects.filter(job=job, number=OuterRef("epoch"), running_at__isnull=False)),
         Exists(Failover.objects.filter(incident=OuterRef("pk"))),

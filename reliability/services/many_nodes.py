@@ -73,7 +73,7 @@ def take_back(standing: Failover, incident: Incident, job: Job) -> None:
     waiting = standing.state == State.AWAITING_APPROVAL
     if waiting and action_of(incident) is not Action.RESTART_IN_PLACE:
         going_on = action_of(incident) is Action.OBSERVE
-        move(standing, Outcome(Event.CANCELLED, {"reason": f"{incident.summary}.", "recovered": going_on}))
+        move(standing, Outcome(Event.CANCELLED, {"reason": f"{incident.summary}.", "held_back": going_on}))
         Incident.objects.filter(pk=incident.pk).update(closed_at=None, close_reason="")
     else:
         if not waiting:  # its ranks are being stopped: they start again where they were

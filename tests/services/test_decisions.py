@@ -9,8 +9,19 @@ from django.core.exceptions import PermissionDenied
 from reliability.domain.faults import Action
 from reliability.domain.modes import Mode, Need
 from reliability.errors import DomainError, InvalidInput, StaleProposal
-from reliability.models import Decision, DecisionVerdict, Failover, Hold, Incident, Job, ModeRule, Node, Validation
-from reliability.selectors import precision
+from reliability.models import (
+    AttemptEnd,
+    Decision,
+    DecisionVerdict,
+    Failover,
+    Hold,
+    Incident,
+    Job,
+    ModeRule,
+    Node,
+    Validation,
+)
+from reliability.selectors import plan_samples, precision
 from reliability.services import by_hand, clock, decisions, failovers, incidents, modes, node_incidents
 from reliability.services.modes import Scope
 from tests.services.world import World, approver
@@ -439,3 +450,21 @@ def test_a_lock_that_meets_another_change_of_the_rule_is_made_all_the_same(
     decisions.give_verdict(miss, "wrong", by=person())
     assert precision.mode_for("xid-79", "") is Mode.PROPOSE
     assert len(calls) == 2
+
+
+@pytest.mark.slow
+def test_a_request_that_was_withdrawn_because_many_nodes_show_it_was_not_wrong_for_that(world: World) -> None:
+    world.running_job(nodes=2, approval="manual")
+    world.save(20)
+    bad_gpu(world, "n1")
+    asked = world.failover()
+    assert asked.state == "awaiting_approval"
+    bad_gpu(world, "n2")
+    asked.refresh_from_db()
+    assert (asked.state, world.job().state) == ("cancelled", Job.State.RUNNING)
+    assert not AttemptEnd.objects.exists()
+    assert plan_samples.faults(world.job(), since=asked.created_at - timedelta(hours=1)) == plan_samples.Faults(0, 0)
+    decision = Decision.objects.get(action=Action.FAILOVER)
+    assert not decisions.look_at(decision, clock.now())
+    decision.refresh_from_db()
+    assert (decision.verdict, decision.node) == ("", world.agents["n1"].node)

@@ -144,10 +144,10 @@ def _declined(failover: Failover, source: State, now: datetime, detail: Mapping[
     if detail.get("finished"):
         closing.end(Job.objects.get(pk=failover.job_id), Job.State.COMPLETED, reason)
         return
-    if detail.get("recovered"):
+    goes_on = bool(detail.get("recovered") or detail.get("held_back"))
+    if goes_on:
         AttemptEnd.objects.filter(job=failover.job_id, number=failover.from_epoch).delete()  # it goes on after all
-    state = Job.State.RUNNING if detail.get("recovered") else Job.State.WAITING
-    _set_job(failover, state, "" if detail.get("recovered") else reason)
+    _set_job(failover, Job.State.RUNNING if goes_on else Job.State.WAITING, "" if goes_on else reason)
 
 
 def _absolve(failover: Failover, reason: str) -> None:
