@@ -9,6 +9,7 @@ from django.db.models import Q, QuerySet
 
 from reliability.domain import goodput
 from reliability.domain.failover import OPEN, Event, State
+from reliability.domain.faults import Action
 from reliability.domain.orders import OrderKind
 from reliability.domain.snapshots import EpochStart, SnapshotId, lineage_ceilings
 from reliability.domain.standby import Verdict
@@ -107,6 +108,19 @@ def all_step_on(job: Job, *, since: datetime) -> bool:
     sign = "slot__node__last_seen_at__gt" if job.mode == Job.Mode.PLAIN else "progress_at__gt"
     stepped = Q(state=Rank.State.RUNNING, **{sign: since}) | Q(state=Rank.State.EXITED)
     return job.epoch > 0 and not Rank.objects.filter(job=job).exclude(stepped, epoch=job.epoch).exists()
+
+
+def goes_on(job: Job) -> bool:
+    """Return whether the attempt that a person is asked about trains all the same: every rank stepped since then."""
+    if job.state != Job.State.WAITING:
+        return False
+    asked = incidents_of(job).filter(closed_at=None, epoch=job.epoch).exclude(action=Action.OBSERVE).order_by("-id")
+    incident = asked.first()
+    if incident is None:
+        return False
+    requests = incident.failovers.filter(from_epoch=job.epoch).order_by("created_at")
+    first = requests.values_list("created_at", flat=True).first()
+    return all_step_on(job, since=first or incident.opened_at)
 
 
 def waiting_failovers() -> QuerySet[Failover]:

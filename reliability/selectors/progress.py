@@ -91,7 +91,15 @@ class JobLine:
     @property
     def training(self) -> bool:
         """Whether it works now: steps are being made, or a plain program lives."""
-        return self.job.state == Job.State.RUNNING and (self.plain or not self.quiet)
+        if self.plain or self.job.state == Job.State.RUNNING:
+            return self.job.state == Job.State.RUNNING and (self.plain or not self.quiet)
+        return self.job.state == Job.State.WAITING and self._all_run and not self.quiet
+
+    @property
+    def _all_run(self) -> bool:
+        """Whether no rank of the present attempt has ended: what a person is asked about may train all the same."""
+        runs = (rank.state == Rank.State.RUNNING and rank.epoch == self.job.epoch for rank in self.ranks)
+        return bool(self.ranks) and all(runs)
 
 
 def _tier_ages(found: Coverage, ranks: int, period_s: float | None, now: datetime) -> tuple[TierAge, ...]:

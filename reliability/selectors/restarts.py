@@ -61,7 +61,8 @@ class Restarts:
 def restarts(job: Job, *, now: datetime) -> Restarts:
     """Return what a job's page and REST show of its restarts."""
     allowed = attempts.allowance(job)
-    ended = attempts.ended(job)
+    going = job.epoch if core.goes_on(job) else None  # judged as ended when a person was asked, and it trains on
+    ended = [each for each in attempts.ended(job) if each.number != going]
     spent = budget.spent_by_cause(ended, _present(job, ended), progress_steps=allowed.progress_steps)
     lines = (CauseLine(cause, used, max(0, allowed.restarts - used)) for cause, used in sorted(spent.items()))
     return Restarts(
@@ -70,7 +71,7 @@ def restarts(job: Job, *, now: datetime) -> Restarts:
         longest_s=allowed.longest_s,
         causes=tuple(lines),
         waits_until=_waits_until(job, now),
-        ends=tuple(AttemptEnd.objects.filter(job=job).order_by("-number")[:ROWS]),
+        ends=tuple(AttemptEnd.objects.filter(job=job).exclude(number=going).order_by("-number")[:ROWS]),
         skips=tuple(BatchSkip.objects.filter(job=job).order_by("-offered_at")[:ROWS]),
         told=_told(job),
         actions={**conf.cluster_policy().actions, **job.class_actions},

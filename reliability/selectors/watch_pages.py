@@ -85,7 +85,7 @@ def watching_of(job: Job, *, now: datetime) -> Watching:
 def _standing(
     job: Job, ranks: Sequence[Rank], views: Sequence[RankView], now: datetime, since: datetime | None
 ) -> tuple[str, str, str]:
-    if job.state != Job.State.RUNNING:
+    if job.state != Job.State.RUNNING and not core.goes_on(job):
         return "off", "Not watched: progress is watched while a job is running.", ""
     if since is None:
         return "unknown", "Not known: the part that takes reports does not listen now.", ""

@@ -35,6 +35,7 @@ WINDOW_STEPS = 16
 """A window is at least so long, and at least so many steps."""
 WINDOWS_KEPT = 240
 LEAST_TIMED = 10
+WATCHED = (Job.State.RUNNING, Job.State.WAITING)
 SPIKE_COOL_DOWN = timedelta(seconds=600)
 SPEED = SpeedRule()
 STRAGGLERS = StragglerRule()
@@ -67,11 +68,11 @@ class _Look:
 
 
 def look(now: datetime) -> None:
-    """Look at every running job. While nobody listens to the nodes nothing is known, and nothing is found."""
+    """Look at every job that may train. While nobody listens to the nodes nothing is known, and nothing is found."""
     since = core.listening_since(now)
     if since is None:
         return
-    for job_id in Job.objects.filter(state=Job.State.RUNNING).order_by("pk").values_list("pk", flat=True):
+    for job_id in Job.objects.filter(state__in=WATCHED).order_by("pk").values_list("pk", flat=True):
         boundary.apart("Watching a job", watch, job_id, now, since, job=job_id)
 
 
@@ -87,7 +88,7 @@ def watch(job_id: int, now: datetime, since: datetime) -> None:
     """Look at one job; what is found is judged at once."""
     with transaction.atomic():
         job = Job.objects.select_for_update(no_key=True).get(pk=job_id)
-        if job.state != Job.State.RUNNING or _recovering(job):
+        if job.state not in WATCHED or _recovering(job):
             return
         kept, _ = Watch.objects.get_or_create(job=job)
         before = _content(kept)
@@ -107,7 +108,12 @@ def watch(job_id: int, now: datetime, since: datetime) -> None:
 
 
 def _recovering(job: Job) -> bool:
-    """Return whether a recovery is at work or a rank has failed: then standing still is its consequence."""
+    """Return whether a recovery is at work or a rank has failed: then standing still is its consequence.
+
+    A job that waits for a person may train all the same: what stands still after that is found as ever.
+    """
+    if job.state == Job.State.WAITING:
+        return not core.goes_on(job)
     failed = Rank.objects.filter(job=job, epoch=job.epoch, state=Rank.State.FAILED)
     return core.open_failover(job) is not None or failed.exists()
 
