@@ -127,6 +127,27 @@ def test_the_same_end_twice_waits_for_a_person_with_the_attempts_and_offers_the_
     assert (held.action, held.fault_class) == ("hold", "application")
 
 
+def test_what_is_found_late_of_a_job_that_makes_no_progress_leaves_hold_the_last_word(world: World) -> None:
+    world.running_job()
+    world.save(20)
+    die(world, 1, step=776, tail=BAD_BATCH)
+    die(world, 1, step=776, tail=BAD_BATCH)
+    held = Incident.objects.order_by("-id")[0]
+
+    def last_word() -> str:
+        return str(held.events.order_by("-id")[0].sentence)
+
+    assert last_word().startswith("From restart in place (application) to hold (application): ")
+    for late in (139, 134):
+        found = held.findings.count()
+        world.agents["n1"].report("rank_exit", {"rank": 0, "exit_code": late, "signal": late - 128, "tail": ""})
+        world.until(lambda found=found: held.findings.count() > found)
+        held.refresh_from_db()
+        assert (held.action, world.job().state) == ("hold", Job.State.WAITING)
+        assert " to hold (application): " in last_word()
+    assert Failover.objects.count() == 1
+
+
 def test_a_snapshot_after_which_it_ends_alike_twice_is_passed_over_once(world: World) -> None:
     world.running_job()
     world.save(200)

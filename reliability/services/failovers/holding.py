@@ -4,7 +4,7 @@ from reliability.domain.budget import Decision
 from reliability.domain.faults import Action, FaultClass
 from reliability.models import AttemptEnd, Incident, Job
 from reliability.selectors import core
-from reliability.services import clock, dispatch
+from reliability.services import clock, dispatch, incident_log
 from reliability.services.failovers import budget, closing, endings, fitness, skipping
 
 
@@ -26,10 +26,16 @@ def hold(job: Job, incident: Incident, *, same_step: bool) -> None:
 
 
 def no_progress(job: Job, incident: Incident, end: AttemptEnd, decision: Decision) -> None:
-    """Stop trying: the same end came again. A person looks at the batch, the program or the snapshots."""
+    """Stop trying: the same end came again. A person looks at the batch, the program or the snapshots.
+
+    The timeline says so every time, also when something found later had called for another try.
+    """
+    before = f"{incident.action} ({incident.fault_class})".replace("_", " ")
     incident.fault_class, incident.action = FaultClass.APPLICATION, Action.HOLD
     incident.reasons = [decision.reason, *incident.reasons]
     incident.save(update_fields=["fault_class", "action", "reasons"])
+    told = f"From {before} to hold ({FaultClass.APPLICATION}): trying again leads to the same end, a person is asked."
+    incident_log.write(incident, incident_log.Kind.RAISED, told)
     skipping.offer(job, incident, end)
     _wait(job, decision.reason)
 
