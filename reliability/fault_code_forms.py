@@ -31,6 +31,7 @@ class SearchForm(StyledForm):
 class LineForm(StyledForm):
     """A line of a log to try."""
 
+    as_it_is = ("line",)
     line = forms.CharField(
         label="A line of a log",
         required=False,

@@ -3,14 +3,26 @@
 from typing import Any
 
 from django import forms
+from django.core.exceptions import ValidationError
 
+from reliability.domain import fields as f
+from reliability.errors import InvalidInput
 from reliability.models import Drill, Job, Node
 
 
+def shows(value: str) -> None:
+    """Refuse letters that do not show: they turn the rest of a line round. Raises ValidationError."""
+    try:
+        f.check_shows(value, "")
+    except InvalidInput as error:
+        raise ValidationError(f"It{error.message.removeprefix(':')}. {error.hint}") from error
+
+
 class StyledForm(forms.Form):
-    """Gives widgets the classes of the CSS kit."""
+    """Gives widgets the classes of the CSS kit, and refuses what does not show but in fields that are `as_it_is`."""
 
     template_name = "parts/form.html"
+    as_it_is: tuple[str, ...] = ()
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -18,6 +30,8 @@ class StyledForm(forms.Form):
             widget = bound.field.widget
             select = isinstance(widget, forms.Select) and not isinstance(widget, forms.RadioSelect)
             widget.attrs.setdefault("class", "form-select" if select else "form-control")
+            if isinstance(bound.field, forms.CharField) and bound.name not in self.as_it_is:
+                bound.field.validators.append(shows)
 
 
 class DrillForm(StyledForm):

@@ -5,7 +5,7 @@ from typing import Any
 from django import forms
 
 from reliability.domain.modes import LEAST_PRECISION, MOST_DECISIONS, Need, Reach
-from reliability.forms import StyledForm
+from reliability.forms import StyledForm, shows
 from reliability.models import ModeRule
 from reliability.models.decisions import MODES
 from reliability.models.nodes import choices
@@ -107,7 +107,7 @@ class VerdictForm(forms.Form):
     """Whether a decision was right, and where the person was."""
 
     verdict = forms.CharField(max_length=8)
-    note = forms.CharField(required=False, max_length=500)
+    note = forms.CharField(required=False, max_length=500, validators=[shows])
 
 
 def code_form(code: str, *, groups: list[str], bound: Any = None) -> CodeModeForm:

@@ -179,6 +179,7 @@ class OfJob(APIView):
             raise ValidationError({BODY: ["Give one JSON object."]})
         _check_known(body, known)
         try:
+            f.check_shows(body, "")
             return dict(reader(body, ""))
         except InvalidInput as error:
             raise _bad(error) from error

@@ -19,6 +19,31 @@ MOST_VALUES = 32
 LONGEST_VALUE = 300
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}")
 
+INVISIBLE = re.compile(
+    "[\u00ad\u061c\u070f\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f]"
+)
+"""Letters that show nothing, yet break a line or turn the rest of it round. What only joins letters is none of them."""
+
+
+def shown(value: str) -> str:
+    """Return the text with what does not show written out: `[U+202E]`."""
+    return INVISIBLE.sub(lambda each: f"[U+{ord(each[0]):04X}]", value)
+
+
+def check_shows(value: object, path: str) -> None:
+    """Refuse what a person wrote with letters that do not show, however deep. Raises InvalidInput with its path."""
+    if isinstance(value, str):
+        found = INVISIBLE.search(value)
+        if found:
+            raise InvalidInput(path, f"has a letter that does not show, {shown(found[0])}", hint="Leave it out.")
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            check_shows(each, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list):
+        for index, each in enumerate(value):
+            check_shows(each, f"{path}.{index}")
+
 
 def clean_text(value: str) -> str:
     """Return the text without what databases refuse."""
