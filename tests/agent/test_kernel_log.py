@@ -396,6 +396,23 @@ _FAN = {
 }
 
 
+def test_a_log_that_becomes_a_folder_is_told_by_one_living_follower_and_taken_up_again(folder: Path) -> None:
+    path = folder / "kern.log"
+    path.touch()
+    told = Told(folder)
+    log, standings = follower(folder, path, told)
+    follows = log.pid()
+    path.unlink()
+    path.mkdir()
+    until(lambda: "kern.log is a folder" in standings.told()["kernel_log"]["reason"])
+    assert (standings.told()["kernel_log"]["ok"], log.pid()) == (None, follows)
+    path.rmdir()
+    path.write_text(XID.format(1) + "\n")
+    until(lambda: told.counts() == {"xid-79 0000:01:00": 1})
+    assert log.pid() == follows
+    log.stop()
+
+
 def test_a_log_that_is_away_is_not_well_and_is_taken_up_when_it_is_there(folder: Path) -> None:
     path = folder / "later" / "kern.log"
     told = Told(folder)

@@ -32,7 +32,7 @@ OVERRUN, OLD = "kernel-log-overrun", "kernel-log-old"
 
 
 def opened(kind: str, path: str, place: Place | None, *, programs: bool) -> Source:
-    """Return the source of a kind: kmsg, journal or file. Raises SourceLost."""
+    """Return the source of a kind: kmsg, journal or file. Raises SourceLost, or the system's own OSError."""
     if kind == "kmsg":
         return Kmsg(place, path=Path(path) if path else DEVICE, programs=programs)
     if kind == "journal":
@@ -104,8 +104,8 @@ class KernelLog:
         self._tried_at = now
         try:
             self._source = opened(self._kind, self._path, self._place, programs=self._programs)
-        except SourceLost as error:
-            saying.say("state", ok=None, reason=f"{error.message} {error.hint}".rstrip())
+        except (SourceLost, OSError) as error:
+            saying.say("state", ok=None, reason=_reason(error))
             return
         self._place = self._source.place
         saying.say("state", ok=True, reason="")
@@ -113,10 +113,10 @@ class KernelLog:
     def _look(self, source: Source, now: float) -> None:
         try:
             look = source.look()
-        except SourceLost as error:
+        except (SourceLost, OSError) as error:
             source.close()
             self._source, self._more = None, False
-            saying.say("state", ok=None, reason=f"{error.message} {error.hint}".rstrip())
+            saying.say("state", ok=None, reason=_reason(error))
             return
         if look.lost:
             evidence = "The kernel overwrote lines of its log before they were read."
@@ -130,6 +130,11 @@ class KernelLog:
                 message = kernel_message(cleaned(lines[index][:4096]).decode("utf-8", "replace")).strip()
                 found = Found(code=told.code, evidence=message[: saying.EVIDENCE], fields=told.fields)
                 self._debounce.take(_as_old(found) if old else found, now)
+
+
+def _reason(error: SourceLost | OSError) -> str:
+    lost = error if isinstance(error, SourceLost) else SourceLost(f"The log cannot be read: {error}.")
+    return f"{lost.message} {lost.hint}".rstrip()
 
 
 def _as_old(found: Found) -> Found:

@@ -3,18 +3,24 @@
 The place is the file (inode, and a digest of its first bytes, for an inode is given again to another file) and the
 offset behind the last whole line. A file that was renamed is read to its end before the next one of that name; while no
 agent ran it is looked for beside its old name. A file that is not the same, or got shorter, is read from its beginning.
+
+Who truncates a log whose writer does not append leaves NULs before the next line, often gigabytes that were never
+written (a hole): they are passed over, and end a line. What is no file, as a folder or a pipe, is not opened.
 """
 
+import errno
 import hashlib
 import os
 import time
 from pathlib import Path
 
-from reliability.agent.collectors.sources import OLD_S, Look, Place, SourceLost
+from reliability.agent.collectors.sources import OLD_S, Look, Place, SourceLost, odd_kind
 from reliability.domain.faults.streams import Lines
 
 HEAD_BYTES = 256
 CHUNK_BYTES = 1 << 18
+NULS = bytes(512)
+"""So many NULs in a row are no part of a line."""
 LEFT_S = 1.0
 """So long nothing is added to a file whose name is another's: then it is left for that."""
 
@@ -31,12 +37,11 @@ class LogFile:
         self._old = False
         self._left_at: float | None = None
         self._lines = Lines()
-        if not path.parent.is_dir():
-            raise SourceLost(f"{path.parent} is no folder.", hint="Name a log file whose folder is there.")
-        if place is None:
-            self._begin_at_end()
-        else:
-            self._resume(place)
+        try:
+            self._begin(place)
+        except OSError as error:
+            self.close()
+            raise self._lost(error) from error
 
     @property
     def place(self) -> Place:
@@ -63,7 +68,7 @@ class LogFile:
             if self._file is not None:
                 self._read(look)
         except OSError as error:
-            raise SourceLost(f"{self._path} cannot be read: {error.strerror}.") from error
+            raise self._lost(error) from error
         return look
 
     def close(self) -> None:
@@ -71,6 +76,17 @@ class LogFile:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+    def _lost(self, error: OSError) -> SourceLost:
+        return SourceLost(f"{self._path} cannot be read: {error.strerror}.")
+
+    def _begin(self, place: Place | None) -> None:
+        if not self._path.parent.is_dir():
+            raise SourceLost(f"{self._path.parent} is no folder.", hint="Name a log file whose folder is there.")
+        if place is None:
+            self._begin_at_end()
+        else:
+            self._resume(place)
 
     def _begin_at_end(self) -> None:
         self._open()
@@ -107,13 +123,23 @@ class LogFile:
         return same and found.st_size >= int(place["offset"])
 
     def _open(self, path: Path | None = None) -> None:
+        path = path or self._path
         try:
-            self._file = os.open(path or self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            self._check(path, path.stat().st_mode)  # before it is opened: that alone can do something to a device
+            self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
         except FileNotFoundError:
             return
-        except OSError as error:
-            raise SourceLost(f"{self._path} cannot be read: {error.strerror}.") from error
+        try:
+            self._check(path, os.fstat(self._file).st_mode)  # it may have become another in between
+        except SourceLost:
+            self.close()
+            raise
         self._head, self._offset, self._told, self._lines, self._old = b"", 0, 0, Lines(), False
+
+    @staticmethod
+    def _check(path: Path, mode: int) -> None:
+        if kind := odd_kind(mode):
+            raise SourceLost(f"{path} is {kind}.", hint="Name the log file itself; it is tried again.")
 
     def _read(self, look: Look) -> None:
         """Add what was added to the open file; change to the next of its name when this one was left."""
@@ -125,8 +151,12 @@ class LogFile:
         chunk = os.pread(self._file, CHUNK_BYTES, self._offset)
         if chunk:
             self._left_at = None
-            self._add(chunk, look)
-            look.more = len(chunk) == CHUNK_BYTES
+            nuls = chunk.find(NULS)
+            if nuls:
+                self._add(chunk[:nuls] if nuls > 0 else chunk, look)
+            else:
+                self._pass_over(self._file, chunk, look)
+            look.more = nuls >= 0 or len(chunk) == CHUNK_BYTES
             return
         self._old = False
         if self._was_left(self._file):
@@ -142,8 +172,20 @@ class LogFile:
             self._told = self._offset - (len(chunk) - chunk.rfind(b"\n") - 1)
             self._put(block, look)
 
+    def _pass_over(self, file: int, chunk: bytes, look: Look) -> None:
+        """Go behind the NULs that a chunk begins with; all before them is told, whether its line had an end or not."""
+        size = os.fstat(file).st_size  # before holes are looked for: what is written from now on lies behind it
+        self._put(self._lines.rest().strip(b"\0"), look)
+        self._offset += len(chunk) - len(chunk.lstrip(b"\0"))
+        if len(chunk) == CHUNK_BYTES and not chunk.strip(b"\0"):
+            self._offset = max(self._offset, _data_from(file, self._offset, size))
+        self._told = self._offset
+        self._note_head()
+
     def _put(self, block: bytes, look: Look) -> None:
         lines = block.removesuffix(b"\n").split(b"\n") if block else []
+        if b"\0" in block:
+            lines = [line.strip(b"\0") for line in lines]
         (look.old_lines if self._old else look.lines).extend(lines)
 
     def _note_head(self) -> None:
@@ -168,3 +210,13 @@ class LogFile:
             return False
         self._left_at = self._left_at or time.monotonic()
         return time.monotonic() - self._left_at >= LEFT_S
+
+
+def _data_from(file: int, offset: int, size: int) -> int:
+    """Return where something was written next, `size` when nothing was, `offset` where files have no holes."""
+    if offset >= size:
+        return offset
+    try:
+        return os.lseek(file, offset, os.SEEK_DATA)
+    except OSError as error:
+        return size if error.errno == errno.ENXIO else offset

@@ -5,6 +5,7 @@ of what is gone in between. A source without a place begins at the present end o
 agent's first start is no fault of now.
 """
 
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -55,3 +56,17 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Let it go."""
+
+
+_ODD_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def odd_kind(mode: int) -> str:
+    """Return what a path is by its mode, as "a folder"; "" for a file, which alone has bytes at places."""
+    return _ODD_KINDS.get(stat.S_IFMT(mode), "")
