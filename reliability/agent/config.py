@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from reliability.agent.collectors.sources import odd_kind
 from reliability.errors import InvalidInput
 from reliability.tiers import opening
 
@@ -158,7 +159,7 @@ def _choice(key: str, value: str, allowed: tuple[str, ...]) -> str:
 
 
 def _tier(value: str) -> int:
-    if not value.isdecimal() or not 1 <= int(value) <= 99:
+    if not re.fullmatch("0?[1-9]|[1-9][0-9]", value):
         raise InvalidInput("--tier", f"{value!r} is not a priority", hint="A whole number from 1 (used first) to 99.")
     return int(value)
 
@@ -171,8 +172,21 @@ def _kernel_log(raw: Mapping[str, str]) -> LogChoice | None:
     hint = "One of: auto, kmsg, journal, file:/path/of/the/log, off; kmsg and journal may name a path too."
     if kind not in {"kmsg", "journal", "file", "off"} or (kind == "file") > bool(path) or (kind == "off" and path):
         raise InvalidInput("--kernel-log", f"{raw['kernel_log']!r} cannot be used", hint=hint)
+    if kind == "file":
+        _no_odd_kind(Path(path))
     programs = _flag("kernel_log_programs", raw["kernel_log_programs"])
     return None if kind == "off" else LogChoice(kind=kind, path=path, programs=programs)
+
+
+def _no_odd_kind(path: Path) -> None:
+    """A log that is not there yet, or not to be seen now, may come; what is no file will not become one."""
+    try:
+        kind = odd_kind(path.stat().st_mode)
+    except OSError:
+        return
+    if kind:
+        hint = "Name the log file itself, as in file:/var/log/kern.log, or kmsg for the kernel's device."
+        raise InvalidInput("--kernel-log", f"{path} is {kind}", hint=hint)
 
 
 def _limit(key: str, value: str) -> float:

@@ -160,12 +160,20 @@ def test_the_operators_file_changes_what_it_names_and_no_more(folder: Path) -> N
         ("[disks]\nroot = 'host/sys'\n", "disks.root 'host/sys' cannot be used"),
         ("disks = 1\n", "'disks' stands outside a section"),
         ("[disks\n", "checks.toml"),
+        (f"[disks]\nperiod_s = {'9' * 400}\n", f"disks.period_s {'9' * 60}... cannot be used"),
+        (f"[disks]\nleast = -{'9' * 400}\n", "disks.least -999"),
+        (f"[disks]\nleast = 0x{'f' * 5000}\n", "disks.least of thousands of digits cannot be used"),
+        (f"[disks]\ndeep = {{a = 0x{'f' * 5000}}}\n", "disks.deep of thousands of digits cannot be used"),
+        (f"[disks]\nleast = {'9' * 5000}\n", "checks.toml holds a number too long"),
+        (f"[disks]\nleast = {'[' * 5000}\n", "checks.toml holds a number too long, or values nested too deep"),
     ],
 )
 def test_a_value_that_cannot_be_used_is_named(folder: Path, text: str, named: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         _checked(text, folder)
+    assert caught.value.message.startswith("--checks-file: ")
     assert named in caught.value.message
+    assert len(caught.value.message) < 300
     assert caught.value.hint
 
 

@@ -92,6 +92,8 @@ def options(tmp_path: Path, **changed: str) -> list[str]:
         ("address", "10.0.0.7/24"),
         ("runtime", "podman"),
         ("tier", "0"),
+        ("tier", "9" * 5000),
+        ("tier", "\u0663"),
         ("role", "leader"),
         ("join-token-file", "/nowhere/token"),
         ("data-dir", "/proc/nowhere"),

@@ -21,6 +21,8 @@ from reliability.errors import InvalidInput
 
 LEAST_S, MOST_S = 0.1, 86400.0
 MOST_NUMBER = 1e12
+SHOWN = 60
+"""Characters of a wrong value that are told."""
 _FIELD = "--checks-file"
 
 
@@ -45,6 +47,9 @@ def _sections(file: Path) -> dict[str, dict[str, Any]]:
         raise InvalidInput(_FIELD, f"{file} cannot be read", hint="Name a TOML file.") from error
     except tomllib.TOMLDecodeError as error:
         raise InvalidInput(_FIELD, f"{file}: {error}", hint="A section a check, as in [disks].") from error
+    except (ValueError, RecursionError) as error:  # thousands of digits, or of brackets in brackets
+        message = f"{file} holds a number too long, or values nested too deep, to be read"
+        raise InvalidInput(_FIELD, message, hint="A section a check, as in [disks].") from error
     loose = sorted(name for name, value in read.items() if not isinstance(value, dict))
     if loose:
         raise InvalidInput(_FIELD, f"{loose[0]!r} stands outside a section", hint="A section a check, as in [disks].")
@@ -72,16 +77,38 @@ def _value(check: str, name: str, value: Any, default: Option) -> Option:
         return _text(check, name, value, default)
     if isinstance(default, bool) and isinstance(value, bool):
         return value
-    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if number and not isinstance(default, bool | str):
-        return _number(check, name, float(value))
+    number = _finite(value)
+    if number is not None and not isinstance(default, bool | str):
+        return _number(check, name, number)
     words = {bool: "true or false", str: "a text"}.get(type(default), "a number")
-    raise InvalidInput(_FIELD, f"{check}.{name} {value!r} cannot be used", hint=f"It must be {words}.")
+    raise InvalidInput(_FIELD, f"{check}.{name} {_shown(value)} cannot be used", hint=f"It must be {words}.")
+
+
+def _finite(value: Any) -> float | None:
+    """Return a number, None for what is none or is beyond all numbers with a fraction."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _shown(value: Any) -> str:
+    """Return what was written, its beginning when it is long; numbers of thousands of digits have no text."""
+    try:
+        shown = repr(value)
+    except ValueError:
+        return "of thousands of digits"
+    return shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}..."
 
 
 def _text(check: str, name: str, value: str, default: str) -> str:
     if default.startswith("/") and not value.startswith("/"):
-        raise InvalidInput(_FIELD, f"{check}.{name} {value!r} cannot be used", hint=f"A whole path, as {default}.")
+        raise InvalidInput(
+            _FIELD, f"{check}.{name} {_shown(value)} cannot be used", hint=f"A whole path, as {default}."
+        )
     return value
 
 
