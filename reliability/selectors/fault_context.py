@@ -1,7 +1,7 @@
 """What else is known when findings are judged: earlier findings of the nodes, earlier ends of the job, who is where."""
 
-from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import Max
@@ -9,10 +9,11 @@ from django.db.models import Max
 from reliability import conf
 from reliability.domain import faults
 from reliability.domain.failover import Kind
+from reliability.domain.faults.conditions import stands
 from reliability.domain.faults.judging import BLAMING
 from reliability.domain.faults.words import Value
 from reliability.models import Failover, Finding, Incident, Job, Node, Rank
-from reliability.selectors import core, maintenance
+from reliability.selectors import core, maintenance, standing
 
 LAST_LINE = "Last line: "
 SHOWN = 200
@@ -90,6 +91,29 @@ def _suspects_replaced(job: Job, findings: Sequence[Finding], table: faults.Tabl
     return frozenset(str(move["from"]) for each in moves for move in each)
 
 
+def conditions(
+    findings: Sequence[Finding], nodes: Iterable[int], matcher: faults.Matcher
+) -> tuple[faults.Finding, ...]:
+    """Return what was found before of these nodes that lasts. Only consequences ask for it: others have their cause."""
+    if not any(matcher.table.lookup(each.code).follow_up for each in findings):
+        return ()
+    known = {each.pk for each in findings}
+    rows = standing.of_nodes(nodes, matcher.table, now=max(each.found_at for each in findings))
+    return tuple(found(each, matcher) for each in rows if each.pk not in known)
+
+
+def lasts(incident: Incident, matcher: faults.Matcher, *, now: datetime) -> bool:
+    """Return whether a condition that an incident tells of stands and may still explain why training stops."""
+    codes = standing.lasting(matcher.table)
+    nodes = set(incident.findings.filter(code__in=codes).values_list("node_id", flat=True))
+    if not nodes:
+        return False
+    rows = standing.of_nodes(nodes, matcher.table, now=now)
+    known = [found(each, matcher) for each in rows]
+    mine = {each.pk for each in rows if each.incident_id == incident.pk and each.code in codes}
+    return any(stands(each, known, matcher.table, now=now.timestamp()) for each in known if each.order in mine)
+
+
 def _around(findings: Sequence[Finding]) -> dict[str, Any]:
     """Return what of the cluster belongs to the context of any findings."""
     if not findings:
@@ -120,6 +144,7 @@ def of_job(job: Job, findings: Sequence[Finding], matcher: faults.Matcher) -> fa
         addresses={slot.node.address: slot.node.name for slot in slots if slot.node},
         held_before=_held_before(job, findings) if findings else frozenset(),
         suspects_replaced=_suspects_replaced(job, findings, matcher.table),
+        conditions=conditions(findings, (slot.node_id for slot in slots if slot.node_id), matcher),
         **_around(findings),
     )
 

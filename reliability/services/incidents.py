@@ -21,7 +21,7 @@ from reliability.domain.health import NodeHealth
 from reliability.domain.modes import Mode
 from reliability.errors import DomainError
 from reliability.models import Failover, Finding, Incident, Job, Node, Rank, Report
-from reliability.selectors import core, fault_codes, fault_context, maintenance, monitors
+from reliability.selectors import core, fault_codes, fault_context, maintenance, monitors, standing
 from reliability.services import clock, decisions, dispatch, failovers, incident_log, many_nodes, nodes
 from reliability.services.failovers import fitness
 
@@ -95,7 +95,7 @@ def judge(job_id: int) -> Incident | None:
         acting, shadows = decisions.split(judgement, findings, partial(_judgement, job))
         if acting is None:
             return incident
-        incident = _kept(job, incident, acting, findings)
+        incident = _kept(job, incident, acting, _due(findings))
         decisions.observe(job, incident, shadows)
         _act(job, incident, acting)
         return incident
@@ -106,6 +106,7 @@ def _settle_old(job: Job) -> None:
     late = unjudged().filter(job=job)
     if job.state not in Job.TERMINAL:
         late = late.filter(Q(epoch__lt=job.epoch) | Q(epoch=None))
+        late = late.exclude(code__in=standing.awaited_codes(fault_codes.table()))  # it is due later, wherever it stands
     if late.exists():
         late.update(incident=core.incidents_of(job).order_by("-id").first())
 
@@ -146,14 +147,28 @@ def unjudged() -> QuerySet[Finding]:
 
 
 def _findings(job: Job, incident: Incident | None) -> list[Finding]:
-    rows = unjudged().filter(job=job, epoch=job.epoch)
+    awaited = standing.awaited_codes(fault_codes.table())
+    rows = unjudged().filter(Q(epoch=job.epoch) | Q(code__in=awaited), job=job)
     if incident is not None:
         rows = rows | Finding.objects.filter(incident=incident)
     return list(rows.select_related("node", "job").order_by("id"))
 
 
 def _news(findings: Sequence[Finding], incident: Incident) -> bool:
-    return any(finding.incident_id != incident.pk for finding in findings)
+    return any(finding.incident_id != incident.pk for finding in _due(findings))
+
+
+def _due(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings that can be decided on: what is awaited is judged for itself once it stood long enough.
+
+    Else what is decided first, as a restart in place, would take it along, and nothing would ever come of it.
+    """
+    matcher = fault_codes.matcher()
+    if not {each.code for each in findings} & set(standing.awaited_codes(matcher.table)):
+        return list(findings)
+    found = [fault_context.found(each, matcher) for each in findings]
+    awaited = faults.awaited(found, matcher.table, now=clock.now().timestamp())
+    return [each for each in findings if each.pk not in awaited or each.incident_id is not None]
 
 
 def _judgement(job: Job, findings: Sequence[Finding]) -> Judgement | None:
@@ -193,8 +208,9 @@ def _settle_s(job: Job, findings: Sequence[Finding]) -> float:
 
 
 def _kept(job: Job, incident: Incident | None, judgement: Judgement, findings: Iterable[Finding]) -> Incident:
-    """Open or raise the incident, and take the findings in."""
-    root = next((each for each in findings if judgement.root and each.pk == judgement.root.order), None)
+    """Open or raise the incident, and take the findings in. The root may be what was found long before and lasts."""
+    rows = Finding.objects.select_related("node")
+    root = rows.filter(pk=judgement.root.order).first() if judgement.root else None
     if incident is None:
         incident = Incident(job=job, epoch=job.epoch, opened_at=clock.now())
     before = (incident.action, incident.fault_class) if incident.pk else None
@@ -289,9 +305,9 @@ def _hit_again(standing: Failover, incident: Incident) -> bool:
 def close_quiet(now: datetime) -> None:
     """Close incidents that were only observed and to which nothing was added for QUIET_S."""
     observed = Incident.objects.filter(closed_at=None, action=Action.OBSERVE).exclude(code__in=CLOSED_ELSEWHERE)
-    limit = now - timedelta(seconds=QUIET_S)
+    limit, matcher = now - timedelta(seconds=QUIET_S), fault_codes.matcher()
     for incident in observed.filter(opened_at__lt=limit):
-        if monitors.stands(incident.node_id, incident.code, now):
+        if monitors.stands(incident.node_id, incident.code, now) or fault_context.lasts(incident, matcher, now=now):
             continue
         if not incident.findings.filter(found_at__gte=limit).exists():
             Incident.objects.filter(pk=incident.pk).update(closed_at=now, close_reason="Nothing new was found.")

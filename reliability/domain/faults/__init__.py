@@ -10,6 +10,7 @@ from reliability.domain.faults.judging import judge
 from reliability.domain.faults.lines import MATCHER, Matcher, match_line
 from reliability.domain.faults.radius import RadiusRule, Reach, Sighting
 from reliability.domain.faults.table import TABLE, Table, lookup
+from reliability.domain.faults.weighing import awaited
 from reliability.domain.faults.words import (
     STRENGTH,
     Action,
@@ -42,6 +43,7 @@ __all__ = [
     "Table",
     "Told",
     "Weight",
+    "awaited",
     "code_for_exit",
     "judge",
     "lookup",

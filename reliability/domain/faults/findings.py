@@ -68,7 +68,8 @@ class Context:
     the node behind each address. maintenance: planned times. ranks_ended: whether any rank of the attempt ended.
     progress_at: when the slowest rank was last seen to finish a step. patience_s: how long without a step is too long.
     sightings: the same codes on any node of the cluster of late. cluster_nodes: how many nodes there are. radius: when
-    many nodes are too many. held_before: codes of this job that were held back for that a short while ago. suspects_replaced: nodes of this
+    many nodes are too many. conditions: what was found before of the job's nodes that lasts, with what ended it.
+    held_before: codes of this job that were held back for that a short while ago. suspects_replaced: nodes of this
     job that were replaced within a day on a suspicion alone.
     """
 
@@ -85,6 +86,7 @@ class Context:
     sightings: tuple[Sighting, ...] = ()
     cluster_nodes: int = 0
     radius: RadiusRule = field(default_factory=RadiusRule)
+    conditions: tuple[Finding, ...] = ()
     held_before: frozenset[str] = frozenset()
     suspects_replaced: frozenset[str] = frozenset()
 

@@ -110,7 +110,7 @@ def _only_follow_ups(
             weighed, f"Only consequences are known so far: the cause is awaited for {limit_s - waited:.1f} s more."
         )
     findings = [item.finding for item in weighed]
-    condition = standing(weighed, findings, table, now=now)
+    condition = standing(weighed, context, table, now=now)
     if condition is not None:
         return _decided([*weighed, condition], condition, Action.OBSERVE, None, context)
     suspect = node_lost_by_many(findings, context) or rank_behind(findings, context)

@@ -102,13 +102,31 @@ def _condition(item: Weighed, findings: Sequence[Finding], table: Table, now: fl
     return flapping
 
 
-def standing(items: Iterable[Weighed], findings: Sequence[Finding], table: Table, *, now: float) -> Weighed | None:
-    """Return the first condition that stands and that explains why training stopped, at the action for that."""
-    for item in items:
-        action = item.row.standing_action
-        if action is not None and stands(item.finding, findings, table, now=now):
-            return item.raised(action, "Training stopped while this stands.")
+def standing(items: Sequence[Weighed], context: Context, table: Table, *, now: float) -> Weighed | None:
+    """Return the first condition that stands and that explains why training stopped, at the action for that.
+
+    What was found before, under whatever attempt, stands as well as what is new.
+    """
+    known = (*context.conditions, *(item.finding for item in items))
+    for item in (*(_alone(each, table) for each in context.conditions), *items):
+        action = item.row.standing_action if item.row.enabled else None
+        if action is None or not stands(item.finding, known, table, now=now):
+            continue
+        told = _planned(item.raised(action, "Training stopped while this stands."), context)
+        if told.action is not Action.OBSERVE:
+            return told
     return None
+
+
+def awaits(row: FaultCode) -> bool:
+    """Return whether a code is acted on only when it has stood for a while."""
+    return row.enabled and row.debounce_s > 0 and row.action is not Action.OBSERVE
+
+
+def awaited(findings: Sequence[Finding], table: Table, *, now: float) -> frozenset[int]:
+    """Return the orders of the conditions that stand and are not due yet: no other finding decides about them."""
+    items = (_alone(each, table) for each in findings if awaits(table.lookup(each.code)))
+    return frozenset(each.finding.order for each in items if _condition(each, findings, table, now).pending_s > 0)
 
 
 def _places(finding: Finding, place: str) -> tuple[object, ...] | None:

@@ -9,7 +9,7 @@ from reliability.domain.failover import Event, Kind, State
 from reliability.domain.faults import Action
 from reliability.domain.modes import Mode
 from reliability.models import Drill, Failover, FailoverEvent, Incident, Job, Node
-from reliability.selectors import core, precision
+from reliability.selectors import core, fault_codes, precision, standing
 from reliability.services import clock, dispatch
 from reliability.services.failovers import budget, effects, fitness, proposals, spoilt
 from reliability.services.failovers.moves import AUTOMATION, Outcome, move
@@ -68,10 +68,13 @@ def _announce(failover: Failover, manual: bool) -> None:
 
 
 def _fault_at(incident: Incident, now: datetime) -> datetime:
-    """The earliest sign: the first finding, or for a lost node the last that was heard of it."""
-    signs = list(
-        incident.findings.exclude(action=Action.OBSERVE, code="agent-silent").values_list("found_at", flat=True)
-    )
+    """The earliest sign: the first finding, or for a lost node the last that was heard of it.
+
+    A link can be down for hours before training stops because of it: with other signs, that is none.
+    """
+    rows = incident.findings.exclude(action=Action.OBSERVE, code="agent-silent")
+    stopped = rows.exclude(code__in=standing.lasting(fault_codes.table()))
+    signs = list((stopped if stopped.exists() else rows).values_list("found_at", flat=True))
     if incident.code == "node-lost" and incident.node and incident.node.last_seen_at:
         signs.append(incident.node.last_seen_at)
     return min(signs, default=now)
