@@ -61,7 +61,7 @@ class Restarts:
 def restarts(job: Job, *, now: datetime) -> Restarts:
     """Return what a job's page and REST show of its restarts."""
     allowed = attempts.allowance(job)
-    going = job.epoch if core.goes_on(job) else None  # judged as ended when a person was asked, and it trains on
+    going = job.epoch if core.goes_on(job) else 0  # judged as ended when a person was asked, and it trains on
     ended = [each for each in attempts.ended(job) if each.number != going]
     spent = budget.spent_by_cause(ended, _present(job, ended), progress_steps=allowed.progress_steps)
     lines = (CauseLine(cause, used, max(0, allowed.restarts - used)) for cause, used in sorted(spent.items()))

@@ -63,7 +63,8 @@ def newest() -> int:
 
 def in_force_after(change: int) -> dict[str, Any]:
     """Return what each limit was once a change was made, before the first (0) as the settings say."""
-    made = LimitChange.objects.filter(pk=change).values_list("values", flat=True).first() or {}
+    kept = LimitChange.objects.filter(pk=change).first()
+    made: dict[str, Any] = dict(kept.values) if kept else {}
     try:
         policy = ClusterPolicy(**{**settings.STEPKEEPER, **made})
     except InvalidInput:
