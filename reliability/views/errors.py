@@ -44,7 +44,7 @@ def _database(request: HttpRequest, found: Trouble) -> HttpResponse:
     if request.path.startswith("/api/"):
         answer: HttpResponse = JsonResponse({"detail": f"{title}. {what}", "code": f"database_{found}"})
     else:
-        answer = HttpResponse(render_to_string("errors/503.html", {"title": title, "what": what}))
+        answer = HttpResponse(render_to_string("errors/503.html", {"title": title, "what": what, "sent": not reads}))
     answer.status_code = HTTPStatus.SERVICE_UNAVAILABLE
     answer.headers["Retry-After"] = str(TRY_AGAIN_S)
     answer.headers["Cache-Control"] = "no-store"

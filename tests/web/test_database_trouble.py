@@ -52,6 +52,7 @@ def test_a_form_that_meets_a_locked_database_says_that_nothing_was_changed(
         assert (answer.status_code, answer["Retry-After"]) == (503, "5"), address
         assert "The database is busy" in text
         assert "Nothing was changed. Try again" in text
+        assert "Reload this page to send what you entered once more" in text
         assert answer["Content-Security-Policy"]
     window.refresh_from_db()
     assert not window.ended_by
@@ -83,6 +84,7 @@ def test_a_connection_that_is_lost_is_no_error_of_the_page(
     text = answer.content.decode()
     assert "The database is away" in text
     assert ("Look whether it was done" in text) == (method == "post")
+    assert ("Reload this page" in text) == (method == "post")
 
 
 def test_what_does_not_pass_by_itself_stays_an_error_of_the_server(client_of: Any, cluster: dict[str, Any]) -> None:
