@@ -1,14 +1,8 @@
-"""Which action does a fault get here: that of the table, or what the policy of the job or cluster says for its class?
-
-A policy changes what is done about a fault that asks for a restart or for another node. What the table only observes
-stays observed, and what it holds for a person stays held: no restart helps there. Where a rank ended, nothing is only
-observed: the job waits for a person.
-"""
+"""How is a policy written that says which action the faults of a class get? What it means: `faults/policy.py`."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
-from reliability.domain.faults import Action, FaultClass, Judgement
+from reliability.domain.faults import Action, FaultClass
 from reliability.errors import InvalidInput
 
 ClassActions = Mapping[FaultClass, Action]
@@ -44,16 +38,3 @@ def parse(text: str, path: str) -> dict[str, str]:
         if not sign:
             raise InvalidInput(path, f"{name!r} names no action", hint="As in network=hold,thermal=failover.")
     return read({name.strip(): action.strip() for name, _, action in pairs}, path)
-
-
-def by_policy(judgement: Judgement, actions: Mapping[str, str], *, ranks_ended: bool) -> Judgement:
-    """Return the judgement with the policy's action for its class; unchanged where that says nothing."""
-    wanted = actions.get(judgement.fault_class)
-    changeable = judgement.action in (Action.RESTART_IN_PLACE, Action.FAILOVER)
-    if judgement.undecided or not changeable or wanted is None or wanted == judgement.action:
-        return judgement
-    if wanted == Action.OBSERVE and ranks_ended:
-        wanted = Action.HOLD
-    words = str(judgement.action).replace("_", " ")
-    told = f"The policy for class {judgement.fault_class} is {wanted.replace('_', ' ')}; the table says {words}."
-    return replace(judgement, action=Action(wanted), reasons=(*judgement.reasons, told))

@@ -1,6 +1,6 @@
 """What else is known when findings are judged: earlier findings of the nodes, earlier ends of the job, who is where."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,7 +10,7 @@ from reliability import conf
 from reliability.domain import faults
 from reliability.domain.failover import Kind
 from reliability.domain.faults.conditions import stands
-from reliability.domain.faults.judging import BLAMING
+from reliability.domain.faults.roots import BLAMING
 from reliability.domain.faults.words import Value
 from reliability.models import Failover, Finding, Incident, Job, Node, Rank
 from reliability.selectors import core, maintenance, standing
@@ -58,9 +58,13 @@ def history(findings: Sequence[Finding], matcher: faults.Matcher) -> tuple[fault
     return tuple(found(each, matcher) for each in earlier[:HISTORY_ROWS])
 
 
-def sightings(findings: Sequence[Finding]) -> tuple[faults.Sighting, ...]:
-    """Return where else in the cluster the codes that blame nodes were seen within the window of the radius."""
-    codes = {each.code for each in findings if each.action == faults.Action.FAILOVER or each.fault_class in BLAMING}
+def sightings(findings: Sequence[Finding], moved: Collection[str] = ()) -> tuple[faults.Sighting, ...]:
+    """Return where else in the cluster the codes that blame nodes were seen within the window of the radius.
+
+    `moved`: classes whose faults the policy answers with another node, so that they blame one too.
+    """
+    blaming = {*BLAMING, *moved}
+    codes = {each.code for each in findings if each.action == faults.Action.FAILOVER or each.fault_class in blaming}
     if not codes:
         return ()
     window = timedelta(seconds=conf.cluster_policy().radius.window_s)
@@ -75,8 +79,13 @@ def sightings(findings: Sequence[Finding]) -> tuple[faults.Sighting, ...]:
 def _held_before(job: Job, findings: Sequence[Finding]) -> frozenset[str]:
     """Return the codes of this job that were held back a short while ago: once more, and a person is asked."""
     since = min(each.found_at for each in findings) - HELD_BEFORE
-    rows = Incident.objects.filter(job=job, held_back=True, closed_at__gte=since)
-    return frozenset(rows.values_list("code", flat=True))
+    rows = Incident.objects.filter(job=job, closed_at__gte=since, released_at=None).exclude(reach={})
+    return frozenset(str(reach["code"]) for reach in rows.values_list("reach", flat=True) if "code" in reach)
+
+
+def class_actions(job: Job) -> dict[str, str]:
+    """Return class -> action as the policies of the cluster and the job say, the job's first."""
+    return {**conf.cluster_policy().actions, **job.class_actions}
 
 
 def _suspects_replaced(job: Job, findings: Sequence[Finding], table: faults.Table) -> frozenset[str]:
@@ -114,11 +123,11 @@ def lasts(incident: Incident, matcher: faults.Matcher, *, now: datetime) -> bool
     return any(stands(each, known, matcher.table, now=now.timestamp()) for each in known if each.order in mine)
 
 
-def _around(findings: Sequence[Finding]) -> dict[str, Any]:
+def _around(findings: Sequence[Finding], moved: Collection[str] = ()) -> dict[str, Any]:
     """Return what of the cluster belongs to the context of any findings."""
     if not findings:
         return {}
-    seen = sightings(findings)
+    seen = sightings(findings, moved)
     return {
         "maintenance": maintenance.of_findings(findings),
         "sightings": seen,
@@ -130,6 +139,7 @@ def _around(findings: Sequence[Finding]) -> dict[str, Any]:
 def of_job(job: Job, findings: Sequence[Finding], matcher: faults.Matcher) -> faults.Context:
     """Return the context of a job's findings."""
     slots = core.slots_of(job)
+    actions = class_actions(job)
     ranks = list(Rank.objects.filter(job=job, epoch=job.epoch))
     seen = [rank.progress_at.timestamp() for rank in ranks if rank.progress_at is not None]
     return faults.Context(
@@ -144,8 +154,9 @@ def of_job(job: Job, findings: Sequence[Finding], matcher: faults.Matcher) -> fa
         addresses={slot.node.address: slot.node.name for slot in slots if slot.node},
         held_before=_held_before(job, findings) if findings else frozenset(),
         suspects_replaced=_suspects_replaced(job, findings, matcher.table),
+        class_actions=actions,
         conditions=conditions(findings, (slot.node_id for slot in slots if slot.node_id), matcher),
-        **_around(findings),
+        **_around(findings, [name for name, action in actions.items() if action == faults.Action.FAILOVER]),
     )
 
 

@@ -77,12 +77,13 @@ def _check(decision: Decision) -> None:
 
 
 def _raised(decision: Decision) -> Incident:
-    """The incident becomes what was decided, and is open again if it was closed as quiet."""
+    """The incident becomes what was decided, nothing of it is held back, and it is open again if it was closed."""
     incident = Incident.objects.get(pk=decision.incident_id)
     incident.code, incident.node = decision.code, decision.node
     incident.fault_class, incident.action = decision.fault_class, decision.action
     incident.summary = decision.summary or incident.summary
     incident.closed_at, incident.close_reason = None, ""
+    incident.held_back, incident.meanwhile = False, ""
     incident.save()
     return incident
 

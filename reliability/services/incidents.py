@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models import Min, Q, QuerySet
 
 from reliability import conf
-from reliability.domain import class_actions, faults
+from reliability.domain import faults
 from reliability.domain.failover import Kind, State
 from reliability.domain.faults import STRENGTH, Action, Judgement, Origin
 from reliability.domain.faults.words import Value
@@ -173,18 +173,15 @@ def _due(findings: Sequence[Finding]) -> list[Finding]:
 
 def _judgement(job: Job, findings: Sequence[Finding]) -> Judgement | None:
     matcher = fault_codes.matcher()
-    context = fault_context.of_job(job, findings, matcher)
-    judgement = faults.judge(
+    return faults.judge(
         [fault_context.found(finding, matcher) for finding in findings],
         unknown_action=Action(job.unknown_action),
         now=clock.now().timestamp(),
         settle_s=_settle_s(job, findings),
         nodes=job.nodes,
-        context=context,
+        context=fault_context.of_job(job, findings, matcher),
         table=matcher.table,
     )
-    actions = {**conf.cluster_policy().actions, **job.class_actions}
-    return judgement and class_actions.by_policy(judgement, actions, ranks_ended=context.ranks_ended)
 
 
 def _settle_s(job: Job, findings: Sequence[Finding]) -> float:
@@ -214,7 +211,8 @@ def _kept(job: Job, incident: Incident | None, judgement: Judgement, findings: I
     if incident is None:
         incident = Incident(job=job, epoch=job.epoch, opened_at=clock.now())
     before = (incident.action, incident.fault_class) if incident.pk else None
-    if before is None or STRENGTH[judgement.action] >= STRENGTH[Action(incident.action)]:
+    stronger = before is None or STRENGTH[judgement.action] >= STRENGTH[Action(incident.action)]
+    if stronger and not many_nodes.outranked(incident, judgement):
         _raise_to(incident, judgement, root)
     held = many_nodes.mark(incident, judgement)
     incident.save()
@@ -298,8 +296,7 @@ def _join(standing: Failover, incident: Incident) -> None:
 def _hit_again(standing: Failover, incident: Incident) -> bool:
     """Return whether a node that takes part in the new attempt must be replaced: one that lost its slot was."""
     part = standing.job.slots.exclude(node=None).values("node_id")
-    found = incident.findings.filter(epoch=standing.to_epoch, action=Action.FAILOVER)
-    return found.filter(node__in=part).exists()
+    return fitness.moving(incident).filter(epoch=standing.to_epoch, node__in=part).exists()
 
 
 def close_quiet(now: datetime) -> None:

@@ -18,11 +18,13 @@ def mark(incident: Incident, judgement: Judgement) -> bool:
     if judgement.wide:
         incident.reach = {**incident.reach, "codes": sorted({*incident.reach.get("codes", ()), *judgement.wide})}
     reach, meanwhile = judgement.reach, judgement.meanwhile
-    held = reach is not None and meanwhile is not None and judgement.action is Action.FAILOVER
-    if not held or reach is None or incident.released_at is not None:
+    if reach is None or meanwhile is None or incident.released_at is not None:
+        _give_up_holding(incident, judgement)
+        return False
+    if _by_hand(incident):
         return False
     first = not incident.held_back
-    incident.held_back, incident.meanwhile, incident.node = True, meanwhile or Action.OBSERVE, None
+    incident.held_back, incident.meanwhile, incident.node = True, meanwhile, None
     seen = sorted({*incident.reach.get("nodes", ()), *reach.nodes})
     incident.reach = {
         **incident.reach,
@@ -35,6 +37,24 @@ def mark(incident: Incident, judgement: Judgement) -> bool:
     meaning = fault_codes.table().lookup(reach.code).meaning
     incident.summary = f"{meaning} ({reach.code} on {len(seen)} of {reach.total} nodes of the {reach.of} at once)"
     return first
+
+
+def outranked(incident: Incident, judgement: Judgement) -> bool:
+    """Return whether a judgement says nothing of an incident: what a person has done by hand is not held back."""
+    return judgement.meanwhile is not None and _by_hand(incident)
+
+
+def _by_hand(incident: Incident) -> bool:
+    return incident.pk is not None and incident.decisions.exclude(by_hand="").exists()
+
+
+def _give_up_holding(incident: Incident, judgement: Judgement) -> None:
+    """A fault of one node was found beside what many show: that node is replaced, the many are left where they are."""
+    single = judgement.root is not None and judgement.root.code not in incident.reach.get("codes", ())
+    if incident.held_back and single and judgement.action is Action.FAILOVER:
+        incident.held_back, incident.meanwhile = False, ""
+        told = f"Not held back any more: {incident.summary}. What many nodes show still moves none of them."
+        incident_log.write(incident, incident_log.Kind.RAISED, told)
 
 
 def action_of(incident: Incident) -> Action:

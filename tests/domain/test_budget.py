@@ -1,6 +1,7 @@
 """How often a job is started again: by cause, with back-off, until nothing of it helps."""
 
 from dataclasses import replace
+from itertools import permutations
 
 import pytest
 from hypothesis import given
@@ -15,7 +16,7 @@ from reliability.domain.budget import (
     cause_of,
     decide,
 )
-from reliability.domain.faults import TABLE, Action, FaultClass, Judgement
+from reliability.domain.faults import TABLE, Action, Context, FaultClass, Finding, Judgement, judge, policy
 from reliability.errors import InvalidInput
 
 ALLOWED = Allowance(restarts=3, first_s=1.0, longest_s=60.0, progress_steps=100, near_steps=10)
@@ -151,7 +152,7 @@ def judged(fault_class: FaultClass, action: Action) -> Judgement:
 
 
 def test_a_policy_changes_what_is_done_for_a_class_and_says_so() -> None:
-    told = class_actions.by_policy(
+    told = policy.by_policy(
         judged(FaultClass.NETWORK, Action.RESTART_IN_PLACE), {"network": "failover"}, ranks_ended=True
     )
     assert told.action is Action.FAILOVER
@@ -161,13 +162,59 @@ def test_a_policy_changes_what_is_done_for_a_class_and_says_so() -> None:
 @pytest.mark.parametrize("action", [Action.OBSERVE, Action.HOLD])
 def test_a_policy_starts_nothing_that_the_table_observes_or_holds(action: Action) -> None:
     judgement = judged(FaultClass.APPLICATION, action)
-    assert class_actions.by_policy(judgement, {"application": "restart_in_place"}, ranks_ended=True) is judgement
+    assert policy.by_policy(judgement, {"application": "restart_in_place"}, ranks_ended=True) is judgement
 
 
 def test_what_is_only_observed_by_policy_waits_for_a_person_once_a_rank_has_ended() -> None:
     judgement = judged(FaultClass.HARDWARE, Action.FAILOVER)
     for ended, action in ((False, Action.OBSERVE), (True, Action.HOLD)):
-        assert class_actions.by_policy(judgement, {"hardware": "observe"}, ranks_ended=ended).action is action
+        assert policy.by_policy(judgement, {"hardware": "observe"}, ranks_ended=ended).action is action
+
+
+def of_findings(
+    *told: tuple[str, str],
+    actions: dict[str, str],
+    ended: bool = True,
+    unknown: Action = Action.RESTART_IN_PLACE,
+) -> tuple[str, str, str]:
+    """Return code and node of the root, and the action."""
+    findings = [Finding(code=code, node=node, at=order, order=order) for order, (code, node) in enumerate(told)]
+    context = Context(class_actions=actions, ranks_ended=ended)
+    found = judge(findings, unknown_action=unknown, now=9.0, settle_s=0.0, nodes=4, context=context)
+    assert found is not None
+    assert found.root is not None
+    return found.root.code, found.root.node, found.action
+
+
+@pytest.mark.parametrize("milder", ["observe", "hold", "restart_in_place"])
+def test_a_policy_for_one_class_hides_no_fault_of_another_whatever_came_first(milder: str) -> None:
+    for told in permutations([("sxid-20034", "n1"), ("xid-79", "n2"), ("exit-137", "n2")]):
+        assert of_findings(*told, actions={"network": milder}) == ("xid-79", "n2", "failover")
+
+
+@pytest.mark.parametrize("unknown", list(Action))
+def test_what_policy_holds_for_a_person_is_not_restarted_for_the_ends_that_it_explains(unknown: Action) -> None:
+    for told in permutations([("sxid-20034", "n1"), ("exit-137", "n1"), ("exit-137", "n2"), ("peer-closed", "n3")]):
+        held = of_findings(*told, actions={"network": "hold"}, unknown=unknown)
+        assert held == ("sxid-20034", "n1", "hold")
+
+
+def test_what_policy_only_observes_explains_its_consequences_and_hides_no_hang() -> None:
+    for told in permutations([("sxid-20034", "n1"), ("peer-closed", "n2")]):
+        observed = of_findings(*told, actions={"network": "observe"}, ended=False)
+        assert observed == ("sxid-20034", "n1", "observe")
+    for told in permutations([("sxid-20034", "n1"), ("hang", "n2")]):
+        acted = of_findings(*told, actions={"network": "observe"}, ended=False)
+        assert acted == ("hang", "n2", "restart_in_place")
+
+
+def test_consequences_alone_follow_the_policy_of_their_class() -> None:
+    findings = [Finding(code="peer-closed", node="n1", at=0.0, order=0)]
+    context = Context(class_actions={"software": "hold"})
+    found = judge(findings, unknown_action=Action.OBSERVE, now=9.0, settle_s=0.0, context=context)
+    assert found is not None
+    assert found.action is Action.HOLD
+    assert "policy for class software is hold" in found.reasons[-1]
 
 
 @pytest.mark.parametrize(

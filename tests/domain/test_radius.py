@@ -1,5 +1,6 @@
 """Many nodes at once: when the same code is one event, and what is done meanwhile. Planned times: what they excuse."""
 
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -47,6 +48,46 @@ def test_jobs_on_single_nodes_are_one_event_of_the_cluster() -> None:
     assert wide.reach is not None
     assert (wide.reach.of, len(wide.reach.nodes)) == ("cluster", 8)
     assert not judged(seen("xid-79", "n0"), nodes=1, sightings=sightings[:7], cluster_nodes=288).shared
+
+
+def arrived(*told: tuple[str, str]) -> list[Finding]:
+    return [seen(code, node, order, NOW + order) for order, (code, node) in enumerate(told)]
+
+
+WIDE = (("xid-79", "n1"), ("xid-79", "n2"), ("xid-79", "n3"))
+
+
+@pytest.mark.parametrize("code", ["xid-48", "node-lost"])
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_fault_of_one_node_is_the_root_beside_what_many_show_whatever_came_first(code: str, ended: bool) -> None:
+    for told in permutations([*WIDE, (code, "n4")]):
+        found = judged(*arrived(*told), ranks_ended=ended)
+        assert found.root is not None
+        assert (found.root.node, found.action, found.shared, found.meanwhile) == ("n4", Action.FAILOVER, False, None)
+        assert found.wide == {"xid-79"}
+
+
+@pytest.mark.parametrize("unknown", list(Action))
+@pytest.mark.parametrize("end", ["exit-137", "exit-1"])
+def test_ends_that_what_many_show_explains_give_it_no_other_root(unknown: Action, end: str) -> None:
+    for told in permutations([*WIDE, (end, "n1"), (end, "n4")]):
+        found = judge(arrived(*told), unknown_action=unknown, now=NOW + 9, settle_s=0, nodes=4)
+        assert found is not None
+        assert found.root is not None
+        assert (found.root.code, found.meanwhile) == ("xid-79", Action.RESTART_IN_PLACE)
+
+
+def test_a_job_that_hangs_is_started_again_while_what_many_show_is_held_back() -> None:
+    for told in permutations([*WIDE, ("hang", "n4")]):
+        found = judged(*arrived(*told), ranks_ended=False)
+        assert (found.shared, found.meanwhile) == (True, Action.RESTART_IN_PLACE)
+
+
+def test_a_class_that_policy_moves_to_another_node_is_held_back_like_any_other() -> None:
+    found = judged(
+        *arrived(*(("ib-call-failed", name) for name in ("n1", "n2", "n3"))), class_actions={"network": "failover"}
+    )
+    assert (found.shared, found.meanwhile) == (True, Action.RESTART_IN_PLACE)
 
 
 @pytest.mark.parametrize("code", ["node-lost", "agent-silent"])

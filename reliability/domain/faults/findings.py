@@ -71,6 +71,7 @@ class Context:
     many nodes are too many. conditions: what was found before of the job's nodes that lasts, with what ended it.
     held_before: codes of this job that were held back for that a short while ago. suspects_replaced: nodes of this
     job that were replaced within a day on a suspicion alone.
+    class_actions: the policy's action for a class of faults, in place of what the table says.
     """
 
     history: tuple[Finding, ...] = ()
@@ -89,6 +90,7 @@ class Context:
     conditions: tuple[Finding, ...] = ()
     held_before: frozenset[str] = frozenset()
     suspects_replaced: frozenset[str] = frozenset()
+    class_actions: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), hash=False)
 
 
 NO_CONTEXT = Context()

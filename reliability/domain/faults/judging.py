@@ -1,21 +1,21 @@
 """What do findings mean: which class of fault, which action, which of them is the root (M9)?
 
-The earliest finding that is no follow-up is the root. A stronger action takes its place, so that a plain program error
-on a survivor cannot hide a lost node. Later findings only ever raise the action. Reasons carry the counts and
-lines that decided.
+The order: what each finding is worth, what policy makes of its class, how far its code reached, and only then which is
+the root. The earliest finding that is no follow-up is the root. A stronger action takes its place, so that a plain
+program error on a survivor cannot hide a lost node, and a fault of one node takes the place of what many show. Later
+findings only ever raise the action. Reasons carry the counts and lines that decided.
 """
 
 from collections.abc import Sequence
 
+from reliability.domain.faults import policy
 from reliability.domain.faults.findings import NO_CONTEXT, Attempt, Context, Finding, Judgement
-from reliability.domain.faults.radius import Reach, Sighting, reach
+from reliability.domain.faults.roots import BLAMING, decisive, meanwhile, reaches, root_of
 from reliability.domain.faults.suspects import Suspect, node_lost_by_many, rank_behind
 from reliability.domain.faults.table import TABLE, Table
 from reliability.domain.faults.weighing import Weighed, standing, weigh
-from reliability.domain.faults.words import STRENGTH, Action, FaultClass, Severity
+from reliability.domain.faults.words import Action, FaultClass, Severity
 
-BLAMING = (FaultClass.HARDWARE, FaultClass.THERMAL)
-"""Classes that blame a node."""
 STEP_SLACK = 1
 """Ranks that had not yet noticed may have finished one step more than the one that failed."""
 FOLLOW_UPS = "findings on other ranks are consequences and decide"
@@ -29,34 +29,14 @@ def _told(item: Weighed) -> str:
     return f"{item.finding.code} on {item.finding.node}{rank}{times}: {item.row.meaning}{notes}{evidence}"
 
 
-def _reaches(weighed: Sequence[Weighed], nodes: int | None, context: Context) -> dict[str, Reach]:
-    """Return by code how far those that blame nodes reached, in the job or over the cluster, where that is too far."""
-    own = [Sighting(code=each.row.code, node=each.finding.node, at=each.finding.at) for each in weighed]
-    total = nodes or len({each.node for each in own})
-    blaming = [each.row.code for each in weighed if each.fault_class in BLAMING or each.action is Action.FAILOVER]
-    found = {}
-    for code in dict.fromkeys(blaming):
-        here = reach(code, own, total=total, of="job", rule=context.radius) if len(own) > 1 else None
-        wide = [*own, *context.sightings]
-        there = reach(code, wide, total=context.cluster_nodes, of="cluster", rule=context.radius)
-        told = here or (there if context.cluster_nodes else None)
-        if told is not None:
-            found[code] = told
-    return found
-
-
-def _meanwhile(root: Weighed, context: Context) -> Action:
-    """What is done while nothing is moved: what ended is started again where it is, once; then a person is asked."""
-    if not context.ranks_ended:
-        return Action.OBSERVE
-    return Action.HOLD if root.row.code in context.held_before else Action.RESTART_IN_PLACE
-
-
 def _decided(
-    weighed: Sequence[Weighed], root: Weighed, unknown_action: Action, nodes: int | None, context: Context
-) -> Judgement:
+    weighed: Sequence[Weighed], items: Sequence[Weighed], unknown_action: Action, nodes: int | None, context: Context
+) -> tuple[Judgement, Weighed]:
+    """Return what decisive findings come to, with the root."""
+    far = reaches(weighed, nodes, context)
+    root = root_of(items, far)
     reasons = [_told(root)]
-    earliest = next(item for item in weighed if not item.row.follow_up and item.action is not Action.OBSERVE)
+    earliest = items[0]
     if earliest is not root:
         reasons.append(f"It outranks what was seen first ({earliest.finding.code} on {earliest.finding.node}).")
     if root.row.unexplained and not root.notes:
@@ -66,17 +46,20 @@ def _decided(
         told = "finding on another rank is a consequence and decides" if follow_ups == 1 else FOLLOW_UPS
         reasons.append(f"{follow_ups} {told} nothing.")
     reasons.append(root.row.advice)
-    reaches = _reaches(weighed, nodes, context)
-    wide = reaches.get(root.row.code) if root.action is Action.FAILOVER or root.fault_class in BLAMING else None
-    return Judgement(
+    if root.tabled is not None:
+        reasons.append(policy.sentence(root.fault_class, root.action, root.tabled))
+    wide = far.get(root.row.code) if root.action is Action.FAILOVER or root.fault_class in BLAMING else None
+    held = wide is not None and root.action is Action.FAILOVER
+    judgement = Judgement(
         fault_class=root.fault_class,
         action=root.action,
         root=root.finding,
-        reasons=(*reasons, *(each.sentence for each in reaches.values())),
+        reasons=(*reasons, *(each.sentence for each in far.values())),
         reach=wide,
-        meanwhile=_meanwhile(root, context) if wide is not None and root.action is Action.FAILOVER else None,
-        wide=frozenset(reaches),
+        meanwhile=meanwhile(root, items, far, context) if held else None,
+        wide=frozenset(far),
     )
+    return judgement, root
 
 
 def _waiting(weighed: Sequence[Weighed], sentence: str) -> Judgement:
@@ -112,7 +95,8 @@ def _only_follow_ups(
     findings = [item.finding for item in weighed]
     condition = standing(weighed, context, table, now=now)
     if condition is not None:
-        return _decided([*weighed, condition], condition, Action.OBSERVE, None, context)
+        found = policy.apply([condition], context)
+        return _decided([*weighed, *found], found, Action.OBSERVE, None, context)[0]
     suspect = node_lost_by_many(findings, context) or rank_behind(findings, context)
     told = tuple(_told(item) for item in weighed)
     if suspect is not None:
@@ -171,33 +155,40 @@ def judge(
 ) -> Judgement | None:
     """Return what the findings of one job in one epoch (or of one node) come to; None when there are none.
 
-    Root: the earliest arrival among the findings with the strongest action that are no follow-ups. `unknown_action` is
-    the job's policy for an end nobody can explain. Only follow-ups: undecided for `settle_s` seconds after the first,
-    then a restart in place. `nodes` is the number of nodes of the job, for the blast radius; without it the nodes
-    that were named count. `context` is what else is known; without it no rule that needs it says anything.
+    Root: the earliest arrival among the findings with the strongest action that are no follow-ups; more in `roots`.
+    `unknown_action` is the job's policy for an end nobody can explain. Only follow-ups: undecided for `settle_s`
+    seconds after the first, then a restart in place. `nodes` is the number of nodes of the job, for the blast radius;
+    without it the nodes that were named count. `context` is what else is known; without it no rule that needs it says
+    anything.
     """
     if not findings:
         return None
     weighed = weigh(findings, unknown_action=unknown_action, now=now, context=context, table=table)
-    decisive = [item for item in weighed if not item.row.follow_up and item.action is not Action.OBSERVE]
-    if decisive:
-        root = max(decisive, key=lambda item: STRENGTH[item.action])
-        judgement = _decided(weighed, root, unknown_action, nodes, context)
+    weighed = policy.apply(weighed, context)
+    items = decisive(weighed)
+    if items:
+        judgement, root = _decided(weighed, items, unknown_action, nodes, context)
         earlier = _same_step_elsewhere(root, context)
         return judgement if earlier is None else _of_the_job(judgement, earlier, context)
-    if any(item.row.follow_up for item in weighed):
-        return _only_follow_ups(weighed, now, settle_s, context, table)
+    # A cause that policy only observes explains its consequences all the same.
+    cause = next((item for item in weighed if item.tabled is not None and not item.row.follow_up), None)
+    if cause is None and any(item.row.follow_up for item in weighed):
+        alone = _only_follow_ups(weighed, now, settle_s, context, table)
+        return policy.by_policy(alone, context.class_actions, ranks_ended=context.ranks_ended)
+    return _observed(weighed, cause or weighed[0], nodes, context)
+
+
+def _observed(weighed: Sequence[Weighed], first: Weighed, nodes: int | None, context: Context) -> Judgement:
     pending = max(item.pending_s for item in weighed)
     if pending > 0:
         return _waiting(weighed, f"What is known may end by itself: it is awaited for {pending:.0f} s more.")
-    first = weighed[0]
-    reaches = _reaches(weighed, nodes, context)
-    reasons = (_told(first), first.row.advice, *(each.sentence for each in reaches.values()))
+    far = reaches(weighed, nodes, context)
+    told = () if first.tabled is None else (policy.sentence(first.fault_class, first.action, first.tabled),)
     return Judgement(
         fault_class=first.fault_class,
         action=Action.OBSERVE,
         root=first.finding,
-        reasons=reasons,
-        reach=reaches.get(first.row.code),
-        wide=frozenset(reaches),
+        reasons=(_told(first), first.row.advice, *told, *(each.sentence for each in far.values())),
+        reach=far.get(first.row.code),
+        wide=frozenset(far),
     )

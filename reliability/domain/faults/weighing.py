@@ -21,7 +21,10 @@ _NEEDS_ANOTHER_NODE = ("GPU Reset Required", "Node Reboot Required")
 
 @dataclass(frozen=True)
 class Weighed:
-    """A finding with its row and what it comes to here. `notes` say why that differs from the row."""
+    """A finding with its row and what it comes to here. `notes` say why that differs from the row.
+
+    `tabled` is the action that a policy for its class changed, None where none did.
+    """
 
     finding: Finding
     row: FaultCode
@@ -29,6 +32,7 @@ class Weighed:
     action: Action
     notes: tuple[str, ...] = ()
     pending_s: float = 0.0
+    tabled: Action | None = None
 
     def at(self, action: Action, note: str, *, fault_class: FaultClass | None = None) -> "Weighed":
         """Return it with another action and the sentence that says why."""

@@ -3,11 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from django.db.models import QuerySet
+
 from reliability.domain.failover import Kind
 from reliability.domain.faults import Action, FaultClass
 from reliability.domain.health import NodeHealth
-from reliability.models import Failover, Hold, Incident, Job, Node, OrderRecord, Slot
-from reliability.selectors import core, precision
+from reliability.models import Failover, Finding, Hold, Incident, Job, Node, OrderRecord, Slot
+from reliability.selectors import core, fault_context, precision
 
 
 def condemned(incident: Incident) -> Node | None:
@@ -63,11 +65,21 @@ def kind_for(incident: Incident, job: Job, *, refused: Sequence[Mapping[str, Any
     return Kind.FAILOVER if moves else Kind.RESTART_IN_PLACE
 
 
-def _accused(incident: Incident) -> dict[str, str]:
-    """Nodes that a finding of this incident calls to be replaced; not for what many nodes showed at once."""
-    found = incident.findings.filter(action=Action.FAILOVER).select_related("node").order_by("-id")
+def moving(incident: Incident) -> QuerySet[Finding]:
+    """Return the findings of an incident that call for another node.
+
+    Not those of what many nodes showed at once, nor of a class for which the policy wants something else.
+    """
+    found = incident.findings.filter(action=Action.FAILOVER)
     if incident.released_at is None:
         found = found.exclude(code__in=incident.reach.get("codes", ()))
+    actions = fault_context.class_actions(incident.job) if incident.job else {}
+    return found.exclude(fault_class__in=[name for name, action in actions.items() if action != Action.FAILOVER])
+
+
+def _accused(incident: Incident) -> dict[str, str]:
+    """Nodes that a finding of this incident calls to be replaced."""
+    found = moving(incident).select_related("node").order_by("-id")
     observed = precision.shadowed_codes((row.code, precision.group_of(row.node)) for row in found)
     observed -= {(incident.code, precision.group_of(incident.node))}  # what a person has done by hand is done
     rows = [row for row in found if (row.code, precision.group_of(row.node)) not in observed]
