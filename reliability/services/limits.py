@@ -64,11 +64,11 @@ def newest() -> int:
 def in_force_after(change: int) -> dict[str, Any]:
     """Return what each limit was once a change was made, before the first (0) as the settings say."""
     kept = LimitChange.objects.filter(pk=change).first()
-    made: dict[str, Any] = dict(kept.values) if kept else {}
+    own: dict[str, Any] = settings.STEPKEEPER
     try:
-        policy = ClusterPolicy(**{**settings.STEPKEEPER, **made})
+        policy = ClusterPolicy(**{**own, **(kept.values if kept else {})})
     except InvalidInput:
-        policy = ClusterPolicy(**settings.STEPKEEPER)
+        policy = ClusterPolicy(**own)
     return {name: getattr(policy, name) for name in SETTABLE}
 
 

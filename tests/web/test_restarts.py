@@ -18,6 +18,7 @@ def offered(db: None) -> BatchSkip:
     places = [rows.node("n1"), rows.node("n2")]
     job = rows.job("lm", places, state="waiting", epoch=2, restart_budget=4)
     Epoch.objects.create(job=job, number=2, reason="again", started_at=job.started_at)
+    Rank.objects.filter(job=job, rank=1).update(state="failed", exit_code=1)
     return rows.skip(job, rows.incident(job, places[1]))
 
 
