@@ -6,7 +6,9 @@ from typing import Any
 
 import psycopg
 import pytest
+from django.contrib.auth.views import LoginView
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
+from django.test import AsyncClient
 from django.urls import reverse
 
 from reliability import models
@@ -85,6 +87,18 @@ def test_a_connection_that_is_lost_is_no_error_of_the_page(
     assert "The database is away" in text
     assert ("Look whether it was done" in text) == (method == "post")
     assert ("Reload this page" in text) == (method == "post")
+
+
+async def test_the_web_process_answers_so_too_where_views_run_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: object, **__: object) -> None:
+        raise InterfaceError("connection already closed")
+
+    monkeypatch.setattr(LoginView, "get", away)
+    client = AsyncClient()
+    client.raise_request_exception = False
+    answer = await client.get(reverse("login"))
+    assert (answer.status_code, answer["Retry-After"]) == (503, "5")
+    assert "The database is away" in answer.content.decode()
 
 
 def test_what_does_not_pass_by_itself_stays_an_error_of_the_server(client_of: Any, cluster: dict[str, Any]) -> None:
