@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from reliability.domain import risk as domain
+from reliability.domain.health import NodeHealth
 from reliability.domain.snapshots import SnapshotId, Tier
 from reliability.models import Job, Rank, Slot
 from reliability.selectors.coverage import Coverage, coverages
@@ -97,9 +98,10 @@ class JobLine:
 
     @property
     def _all_run(self) -> bool:
-        """Whether no rank of the present attempt has ended: what a person is asked about may train all the same."""
+        """Whether no rank of the present attempt has ended and each is heard: it may train though a person is asked."""
         runs = (rank.state == Rank.State.RUNNING and rank.epoch == self.job.epoch for rank in self.ranks)
-        return bool(self.ranks) and all(runs)
+        heard = (slot.node is not None and slot.node.health != NodeHealth.UNREACHABLE for slot in self.slots)
+        return bool(self.ranks) and all(runs) and all(heard)
 
 
 def _tier_ages(found: Coverage, ranks: int, period_s: float | None, now: datetime) -> tuple[TierAge, ...]:
