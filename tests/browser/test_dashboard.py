@@ -1,9 +1,11 @@
 """The dashboard in a real browser: live, honest when stale, usable by keyboard, and alone with its own server."""
 
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.utils import timezone
 from playwright.sync_api import expect
 
 from reliability import models
@@ -202,3 +204,25 @@ def test_the_administration_keeps_to_the_content_policy(watched: Watched, cluste
         assert watched.errors == [], address
     expect(page.locator("#decision")).to_contain_text("Decide")
     assert watched.elsewhere == []
+
+
+@pytest.mark.parametrize("watched", [{"viewport": {"width": 1280, "height": 900}}, NARROW], indirect=True)
+def test_the_days_of_the_calendar_are_of_one_width_and_fill_it(watched: Watched, cluster: dict[str, Any]) -> None:
+    now = timezone.now()
+    models.MaintenanceWindow.objects.create(
+        reason="Exchange of the power supply in the seventh rack",
+        scope="all",
+        starts_at=now,
+        ends_at=now + timedelta(hours=1),
+        planned_until=now + timedelta(hours=1),
+        planned_by="ada",
+        planned_at=now,
+    )
+    page = watched.sign_in()
+    page.goto(f"{watched.site.url}/maintenance/")
+    measured = "all => all.map(each => each.getBoundingClientRect().width)"
+    days = page.locator(".calendar thead th").evaluate_all(measured)
+    assert len(days) == 7
+    assert max(days) - min(days) < 1
+    (whole,) = page.locator(".calendar").evaluate_all(measured)
+    assert abs(sum(days) - whole) < 2
