@@ -5,6 +5,7 @@ state is another. The same is done at once for a single node when something is d
 """
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from django.db import transaction
@@ -12,6 +13,7 @@ from django.db import transaction
 from reliability import conf
 from reliability.domain import health
 from reliability.domain.health import Cause, Condition, NodeHealth, Rules, Seen
+from reliability.domain.health.condition import INCIDENT, MARKED
 from reliability.models import Incident, Node
 from reliability.selectors import core, node_seen
 from reliability.services import clock, dispatch, node_events, quarantine
@@ -71,8 +73,12 @@ def absolve(node: Node, incident: Incident, *, note: str) -> None:
     """What an incident called this node bad for is not its own after all: its condition is found anew."""
     quarantine.release_put_by(incident, node, note=note)
     node.refresh_from_db()
-    if node.health == NodeHealth.UNHEALTHY:
+    before = _before(node)
+    left = tuple(cause for cause in before.causes if cause.key not in (f"{INCIDENT}{incident.pk}", MARKED))
+    if before.state == NodeHealth.UNHEALTHY or not left:
         _save(node, Condition(), clock.now())
+    elif left != before.causes:
+        _save(node, replace(before, causes=left), clock.now())
 
 
 def _before(node: Node) -> Condition:

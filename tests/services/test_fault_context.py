@@ -86,12 +86,12 @@ def test_a_condition_of_an_idle_node_ends_by_itself_and_is_opened_again_when_it_
     world.tick(1)
     find(world, "s1", "link-up", up)
     world.tick(1)
-    incident = Incident.objects.get()
-    assert (incident.code, incident.close_reason) == ("link-down", "It ended by itself (link-up).")
+    incident = Incident.objects.get(code="link-down")
+    assert incident.close_reason == "It ended by itself (link-up)."
     world.tick(70)
     find(world, "s1", "link-down", down)
     world.tick(1)
-    incident = Incident.objects.get()
+    incident = Incident.objects.get(code="link-down")
     assert (incident.closed_at, incident.findings.count()) == (None, 3)
     assert not Hold.objects.filter(reason__contains="link-down").exists()
 

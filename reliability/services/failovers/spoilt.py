@@ -41,7 +41,7 @@ def _is_planned(finding: Finding) -> bool:
 
 
 def _distrust_since(job: Job, finding: Finding, first: int) -> None:
-    since = Snapshot.objects.filter(job=job, epoch=finding.epoch, step__gte=first, distrusted=False)
+    since = Snapshot.objects.filter(job=job, epoch=finding.epoch or 0, step__gte=first, distrusted=False)
     reason = f"The loss was no number from step {first} on (rank {finding.rank})."
     for epoch, step in since.values_list("epoch", "step"):
         snapshots.distrust(job, SnapshotId(epoch, step), reason=reason)
