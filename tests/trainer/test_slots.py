@@ -81,7 +81,7 @@ def test_a_save_beside_training_is_of_the_step_it_was_asked_after(folder: JobFol
 
 def test_a_state_that_is_registered_as_early_is_copied_at_once(folder: JobFolder, gate: threading.Event) -> None:
     tier, state = make_tier(folder), {"average": {"w": np.ones(LARGE)}, "w": np.ones(LARGE)}
-    tier.save(1, state, lazy=True, early=Early(places=("state['average']",)))
+    tier.save(1, state, lazy=True, early=Early(names=frozenset({"average"})))
     state["average"]["w"][:] = 2
     gate.set()
     tier.settle()
