@@ -50,7 +50,7 @@ test: $(DEV_STAMP) test-packages ## All tests; as root on Debian it installs wha
 	$(HALVES) test-with-services test-without-services
 
 test-with-services test-without-services: $(DEV_STAMP)
-	$(PYTEST) -m "$(if $(filter test-with-services,$@),$(SERVICES),not ($(SERVICES)))"
+	$(PYTEST) --durations=40 -m "$(if $(filter test-with-services,$@),$(SERVICES),not ($(SERVICES)))"
 
 test-fast: $(DEV_STAMP) ## The quick tests, which need no engine, broker, browser or PostgreSQL (under a minute)
 	$(HALVES) test-fast-figures test-fast-others
