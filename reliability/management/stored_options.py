@@ -71,10 +71,11 @@ def check_file(path: Path) -> None:
     """Raise InvalidInput unless a file of that name, or one a rank, can be written over nothing that is there."""
     if path.is_dir():
         raise InvalidInput("--to", f"{path} is a folder", hint="Name a file in it.")
-    _check_writable(path.absolute().parent)
-    for each in path.absolute().parent.iterdir():
-        alone = each.name == path.name
-        if alone or (each.suffix == path.suffix and each.stem.startswith(f"{path.stem}-rank")):
+    folder = path.absolute().parent
+    _check_writable(folder)
+    for each in folder.iterdir():
+        of_a_rank = each.suffix == path.suffix and each.stem.startswith(f"{path.stem}-rank")
+        if each.name == path.name or of_a_rank:
             raise InvalidInput("--to", f"{each} is there already", hint="Name another file, or move that one away.")
 
 

@@ -103,15 +103,16 @@ def is_numpy_scalar(value: object) -> bool:
     return numpy is not None and isinstance(value, numpy.generic)
 
 
+def tensor_types() -> tuple[type, ...]:
+    """Return the types of plain torch tensors; none when the program has not imported torch."""
+    torch = loaded("torch")
+    return () if torch is None else (torch.Tensor, torch.nn.Parameter)
+
+
 def is_tensor(value: object) -> bool:
     """Return whether it is a plain torch tensor, parameter or buffer, or a tensor spread over ranks."""
-    torch = loaded("torch")
-    if torch is None:
-        return False
-    kind = type(value)
-    if kind is torch.Tensor or kind is torch.nn.Parameter:
-        return True
-    return kind.__name__ in _KINDS and isinstance(value, torch.Tensor)
+    kinds, kind = tensor_types(), type(value)
+    return kind in kinds or (kind.__name__ in _KINDS and isinstance(value, kinds))
 
 
 _KINDS = frozenset({"Buffer", "DTensor"})
@@ -191,6 +192,10 @@ def ndarray_from(data: memoryview, descr: Any, shape: list[int], axes: list[int]
 
 _names: dict[Any, str] = {}
 """The names of data types whose tensors can be stored, remembered: a save asks for hundreds."""
+
+
+UNSEEN: tuple[Any, ...] = (lambda: None, 0, None, None, {}, 0, False)
+"""What `Known` has of a tensor that it has not seen: it fits none."""
 
 
 class Known:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import arrays, parts
-from .arrays import Buffer, Known, under
+from .arrays import UNSEEN, Buffer, Known, under
 from .errors import CorruptSnapshot, UnsupportedState
 
 MAX_DEPTH = 100
@@ -45,7 +45,7 @@ class Encoder:
         self.buffers: list[Buffer] = []
         self._known = known or Known()
         self._known.begin()
-        self._tensor_type = getattr(arrays.loaded("torch"), "Tensor", None)
+        self._tensor_types = arrays.tensor_types()
         self.parts: list[str] = []
         self._early = early or Early()
         self._named = named
@@ -88,21 +88,19 @@ class Encoder:
     def _items(self, value: Any, where: str, depth: int) -> list[Any]:
         """The keys and values of a mapping. Nearly all that takes time are tensors that lie as they did: no calls."""
         items, buffers, before, now = [], self.buffers, self._known.before, self._known.now
-        tensor_type, changes, shared = self._tensor_type, self._changes, self._shared
+        tensor_types, changes, shared = self._tensor_types, self._changes, self._shared
         early = self._early.addresses
         for key, item in value.items():
             name = key if type(key) is str and key.isascii() else self._key(key, where, depth)
-            if type(item) is not tensor_type:
+            if type(item) not in tensor_types:
                 items.append([name, self.encode(item, under(where, key), depth + 1)])
                 continue
-            seen = before.get(id(item))
-            if seen is None or changes:
-                items.append([name, self._tensor(item, where, key)])
-                continue
+            seen = before.get(id(item), UNSEEN)
             alive, address, shape, dtype, node, size, lazy = seen
             number = len(buffers)
             if (
                 alive() is item
+                and not changes
                 and item.data_ptr() == address
                 and item.dtype is dtype
                 and item.shape == shape
@@ -113,9 +111,9 @@ class Encoder:
                 now[id(item)] = seen
                 buffers.append(Buffer(size, address, item, (where, key), lazy))
                 self.parts.append(self._part)
-                items.append([name, node])
             else:
-                items.append([name, self._tensor(item, where, key)])
+                node = self._tensor(item, where, key)
+            items.append([name, node])
         return items
 
     def _key(self, key: Any, where: str, depth: int) -> Any:
