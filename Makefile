@@ -4,7 +4,8 @@ SHELL := /bin/sh
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-RUN_HASH := $(shell cat requirements.txt requirements-dev.txt reliability/trainer/pyproject.toml | sha256sum | cut -c1-12)
+INSTALLED := requirements.txt requirements-dev.txt reliability/trainer/pyproject.toml $(sort $(shell find reliability/trainer -name '*.py' -not -path '*/build/*'))
+RUN_HASH := $(shell cat $(INSTALLED) | sha256sum | cut -c1-12)
 RUN_STAMP := $(VENV)/.run-$(RUN_HASH)
 DEV_STAMP := $(VENV)/.dev-$(RUN_HASH)
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
@@ -50,7 +51,7 @@ test: $(DEV_STAMP) test-packages ## All tests; as root on Debian it installs wha
 	$(HALVES) test-with-services test-without-services
 
 test-with-services test-without-services: $(DEV_STAMP)
-	$(PYTEST) -m "$(if $(filter test-with-services,$@),$(SERVICES),not ($(SERVICES)))"
+	$(PYTEST) --durations=40 -m "$(if $(filter test-with-services,$@),$(SERVICES),not ($(SERVICES)))"
 
 test-fast: $(DEV_STAMP) ## The quick tests, which need no engine, broker, browser or PostgreSQL (under a minute)
 	$(HALVES) test-fast-figures test-fast-others

@@ -61,7 +61,7 @@ class RetentionForm(StyledForm):
 
     def _add(self, tier: Tier, rule: TierRule) -> None:
         newest = forms.IntegerField(label="Newest snapshots", min_value=1, max_value=retention.MOST_KEPT)
-        newest.help_text = "So many whole ones stay, whatever else is set."
+        newest.help_text = "So many whole ones stay, as far as the cap has room for them."
         steps = forms.IntegerField(
             label="Of each so many steps the first", required=False, min_value=0, max_value=retention.MOST_STEPS
         )

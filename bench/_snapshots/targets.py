@@ -45,6 +45,7 @@ class Against:
 RATIOS = (
     Ratio("stall, sync / memcpy", SYNC, "save", "stall", "memcpy", 1.10, 0.75),
     Ratio("stall, lazy / memcpy", LAZY, "save", "stall", "memcpy", 0.05, 0.01, peers=False),
+    Ratio("of it within save(), lazy / memcpy", LAZY, "save", "begin", "memcpy", 0.05, 0.01, peers=False),
     Ratio("first save, sync / memcpy", SYNC, "first", "stall", "memcpy", 1.3, 1.1),
     Ratio("first save, lazy / memcpy", LAZY, "first", "stall", "memcpy", 1.3, 1.1, peers=False),
     Ratio("lost per save, lazy / memcpy", LAZY, "save", "lost", "memcpy", 1.0, 0.7),

@@ -13,7 +13,9 @@ _MOST_NAMED = 10
 
 def add_to(actions: Any) -> None:
     """Declare the action among those of the command."""
-    action = actions.add_parser("distrust", help="never restore a step again; nothing is removed")
+    action = actions.add_parser(
+        "distrust", help="never restore a step again; it goes among the first when room is made"
+    )
     action.add_argument("job", help="name of the job")
     action.add_argument("--step", type=int, required=True, help="the step")
     action.add_argument("--epoch", type=int, help="of this attempt, where several saved that step")

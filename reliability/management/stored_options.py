@@ -60,11 +60,23 @@ def check_folder(path: Path) -> None:
     _check_writable(path if path.exists() else path.absolute().parent)
 
 
+def check_new_folder(path: Path) -> None:
+    """Raise InvalidInput unless it is a folder without anything in it, or can be made: steps are not to be mixed."""
+    check_folder(path)
+    if path.exists() and any(path.iterdir()):
+        raise InvalidInput("--to", f"{path} is not empty", hint="Name a folder that is empty or to be made.")
+
+
 def check_file(path: Path) -> None:
-    """Raise InvalidInput unless a file of that name can be written."""
+    """Raise InvalidInput unless a file of that name, or one a rank, can be written over nothing that is there."""
     if path.is_dir():
         raise InvalidInput("--to", f"{path} is a folder", hint="Name a file in it.")
-    _check_writable(path.absolute().parent)
+    folder = path.absolute().parent
+    _check_writable(folder)
+    for each in folder.iterdir():
+        of_a_rank = each.suffix == path.suffix and each.stem.startswith(f"{path.stem}-rank")
+        if each.name == path.name or of_a_rank:
+            raise InvalidInput("--to", f"{each} is there already", hint="Name another file, or move that one away.")
 
 
 def _check_writable(folder: Path) -> None:

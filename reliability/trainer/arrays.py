@@ -21,6 +21,7 @@ ALIGNMENT = 64
 class Buffer:
     """Bytes that are to be copied: `size` bytes at `address`, alive as long as `owner` is.
 
+    place: where they are in the state, or (place of a mapping, key): few are ever asked where they are.
     lazy: they are the program's own and stay as they are until its next update, so that copying may wait.
     device: a tensor on another device, which has no address here; its bytes are copied by its own library.
     """
@@ -28,9 +29,19 @@ class Buffer:
     size: int
     address: int
     owner: Any
-    where: str
+    place: str | tuple[str, Any]
     lazy: bool = False
     device: Any = None
+
+    @property
+    def where(self) -> str:
+        """Where they are in the state, for people."""
+        return self.place if isinstance(self.place, str) else under(*self.place)
+
+
+def under(where: str, key: object) -> str:
+    """Return the place of what a mapping holds under a key."""
+    return f"{where}[{key!r}]"
 
 
 LAZY_BYTES = 64 * 2**10
@@ -92,15 +103,16 @@ def is_numpy_scalar(value: object) -> bool:
     return numpy is not None and isinstance(value, numpy.generic)
 
 
+def tensor_types() -> tuple[type, ...]:
+    """Return the types of plain torch tensors; none when the program has not imported torch."""
+    torch = loaded("torch")
+    return () if torch is None else (torch.Tensor, torch.nn.Parameter)
+
+
 def is_tensor(value: object) -> bool:
     """Return whether it is a plain torch tensor, parameter or buffer, or a tensor spread over ranks."""
-    torch = loaded("torch")
-    if torch is None:
-        return False
-    kind = type(value)
-    if kind is torch.Tensor or kind is torch.nn.Parameter:
-        return True
-    return kind.__name__ in _KINDS and isinstance(value, torch.Tensor)
+    kinds, kind = tensor_types(), type(value)
+    return kind in kinds or (kind.__name__ in _KINDS and isinstance(value, kinds))
 
 
 _KINDS = frozenset({"Buffer", "DTensor"})
@@ -182,40 +194,30 @@ _names: dict[Any, str] = {}
 """The names of data types whose tensors can be stored, remembered: a save asks for hundreds."""
 
 
+UNSEEN: tuple[Any, ...] = (lambda: None, 0, None, None, {}, 0, False)
+"""What `Known` has of a tensor that it has not seen: it fits none."""
+
+
 class Known:
     """Tensors of the save before, so that the same ones are described faster. Holds none of them alive.
 
-    What is remembered of a tensor counts only while it still is that object and lies where and as it lay.
+    By identity: (reference, address, shape, dtype, what describes it, size, lazy). What is remembered of a tensor
+    counts only while it still is that object and lies where and as it lay.
     """
 
     def __init__(self) -> None:
-        self._before: dict[int, tuple[Any, ...]] = {}
-        self._now: dict[int, tuple[Any, ...]] = {}
+        self.before: dict[int, tuple[Any, ...]] = {}
+        self.now: dict[int, tuple[Any, ...]] = {}
 
     def begin(self) -> None:
         """Begin a save: what the one before the last saw is forgotten."""
-        self._before, self._now = self._now, {}
+        self.before, self.now = self.now, {}
 
-    def buffer(self, value: Any, where: str) -> tuple[dict[str, Any], Buffer]:
-        """Return what `tensor_buffer` returns."""
-        number = id(value)
-        entry = self._before.get(number)
-        if entry is not None:
-            alive, address, shape, dtype, node, size = entry
-            if (
-                alive() is value
-                and value.data_ptr() == address
-                and value.dtype is dtype
-                and value.shape == shape
-                and value.is_contiguous()
-            ):
-                self._now[number] = entry
-                return node.copy(), Buffer(size, address, value, where, size >= LAZY_BYTES)
-        node, buffer = tensor_buffer(value, where)
+    def keep(self, value: Any, node: dict[str, Any], buffer: Buffer) -> None:
+        """Remember how a tensor was described, unless a copy of it was taken."""
         if buffer.owner is value and buffer.device is None and value.is_contiguous():
-            kept = (weakref.ref(value), buffer.address, value.shape, value.dtype, node.copy(), buffer.size)
-            self._now[number] = kept
-        return node, buffer
+            kept = (weakref.ref(value), buffer.address, value.shape, value.dtype, node, buffer.size, buffer.lazy)
+            self.now[id(value)] = kept
 
 
 def tensor_buffer(value: Any, where: str) -> tuple[dict[str, Any], Buffer]:

@@ -68,13 +68,13 @@ class States:
         Without `all_wait` nobody but the optimizers says when that is: what is neither theirs nor a module's may
         change at any time.
         """
-        places, addresses = [], set[int]()
+        names, addresses = set[str](), set[int]()
         for name, state in self._states.items():
             if state.early or not (all_wait or state.hooked or state.module is not None):
-                places.append(f"state[{name!r}]")
+                names.add(name)
             elif state.module is not None:
                 addresses |= {arrays.local(buffer).data_ptr() for _name, buffer in state.module.named_buffers()}
-        return Early(tuple(places), frozenset(addresses - {0}))
+        return Early(frozenset(names), frozenset(addresses - {0}))
 
     def put(self, saved: Any) -> None:
         """Hand every state back. Raises StateMismatch when other ones were saved than are registered."""

@@ -9,11 +9,11 @@ import ctypes
 import struct
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from . import arrays, parts
-from .arrays import Buffer, Known
+from .arrays import UNSEEN, Buffer, Known, under
 from .errors import CorruptSnapshot, UnsupportedState
 
 MAX_DEPTH = 100
@@ -23,14 +23,10 @@ _MAPPINGS: dict[type, str] = {dict: "dict", OrderedDict: "odict", Counter: "coun
 
 @dataclass(frozen=True)
 class Early:
-    """What changes before the next update: beginnings of places in the state, and addresses of arrays."""
+    """What changes before the next update: registered states by name, and addresses of arrays in the others."""
 
-    places: tuple[str, ...] = ()
+    names: frozenset[str] = frozenset()
     addresses: frozenset[int] = frozenset()
-
-    def holds(self, buffer: Buffer) -> bool:
-        """Return whether a buffer is part of it."""
-        return buffer.address in self.addresses or (bool(self.places) and buffer.where.startswith(self.places))
 
 
 class Encoder:
@@ -49,11 +45,12 @@ class Encoder:
         self.buffers: list[Buffer] = []
         self._known = known or Known()
         self._known.begin()
-        self._tensor_type = getattr(arrays.loaded("torch"), "Tensor", None)
+        self._tensor_types = arrays.tensor_types()
         self.parts: list[str] = []
         self._early = early or Early()
         self._named = named
         self._part = parts.SHARDED
+        self._changes = False  # whether the registered state that is being encoded does before the next update
         self._shared: dict[tuple[int, int], int] = {}
 
     def encode(self, value: Any, where: str = "state", depth: int = 0) -> Any:
@@ -73,26 +70,60 @@ class Encoder:
         return self._raw(value, where)
 
     def _mapping(self, value: Any, where: str, depth: int) -> Any:
-        items = []
-        for key, item in value.items():
-            place = f"{where}[{key!r}]"
-            if depth == 0:
-                self._part = self._named.by_name.get(key, parts.SHARDED)
-            plain = type(key) is str and key.isascii()  # nearly all are
-            name = key if plain else self.encode(key, f"the key {place}", depth + 1)
-            if type(item) is self._tensor_type:  # nearly all that takes time: straight to the point
-                items.append([name, self._tensor(item, place, spread=False)])
-            else:
-                items.append([name, self.encode(item, place, depth + 1)])
-        node = {_MAPPINGS[type(value)]: items}
+        node = {_MAPPINGS[type(value)]: self._items(value, where, depth) if depth else self._states(value, where)}
         versions = getattr(value, "_metadata", None)  # torch keeps the versions of modules there
         if versions is not None:
             node["metadata"] = self.encode(versions, f"{where}._metadata", depth + 1)
         return node
 
+    def _states(self, value: Any, where: str) -> list[Any]:
+        """The registered states by name; each is of its own part."""
+        items = []
+        for key, item in value.items():
+            self._part = self._named.by_name.get(key, parts.SHARDED)
+            self._changes = key in self._early.names
+            items += self._items({key: item}, where, 0)
+        return items
+
+    def _items(self, value: Any, where: str, depth: int) -> list[Any]:
+        """The keys and values of a mapping. Nearly all that takes time are tensors that lie as they did: no calls."""
+        items, buffers, before, now = [], self.buffers, self._known.before, self._known.now
+        tensor_types, changes, shared = self._tensor_types, self._changes, self._shared
+        early = self._early.addresses
+        for key, item in value.items():
+            name = key if type(key) is str and key.isascii() else self._key(key, where, depth)
+            if type(item) not in tensor_types:
+                items.append([name, self.encode(item, under(where, key), depth + 1)])
+                continue
+            seen = before.get(id(item), UNSEEN)
+            alive, address, shape, dtype, node, size, lazy = seen
+            number = len(buffers)
+            if (
+                alive() is item
+                and not changes
+                and item.data_ptr() == address
+                and item.dtype is dtype
+                and item.shape == shape
+                and item.is_contiguous()
+                and node["tensor"] == number
+                and not (lazy and (address in early or shared.setdefault((address, size), number) != number))
+            ):
+                now[id(item)] = seen
+                buffers.append(Buffer(size, address, item, (where, key), lazy))
+                self.parts.append(self._part)
+            else:
+                node = self._tensor(item, where, key)
+            items.append([name, node])
+        return items
+
+    def _key(self, key: Any, where: str, depth: int) -> Any:
+        return self.encode(key, f"the key {under(where, key)}", depth + 1)
+
     def _raw(self, value: Any, where: str) -> Any:
         if arrays.is_tensor(value):
-            return self._tensor(value, where, spread=parts.is_spread(value))
+            node, buffer = arrays.tensor_buffer(value, where)
+            node["tensor"] = self._add(buffer, spread=parts.is_spread(value))
+            return node
         if type(value) in (bytes, bytearray):
             return {type(value).__name__: self._plain(bytes(value), where)}
         if arrays.is_ndarray(value):
@@ -104,9 +135,12 @@ class Encoder:
             return {"scalar": self._plain(value.tobytes(), where), "dtype": descr}
         raise UnsupportedState(f"{where} is a {type(value).__module__}.{type(value).__qualname__}")
 
-    def _tensor(self, value: Any, where: str, *, spread: bool) -> dict[str, Any]:
-        node, buffer = self._known.buffer(value, where)
-        node["tensor"] = self._add(buffer, spread=spread)
+    def _tensor(self, value: Any, where: str, key: object) -> dict[str, Any]:
+        node, buffer = arrays.tensor_buffer(value, under(where, key))
+        lazy = buffer.lazy
+        node["tensor"] = self._add(buffer)
+        if buffer.lazy is lazy:
+            self._known.keep(value, node, buffer)
         return node
 
     def _plain(self, data: bytes, where: str) -> int:
@@ -115,8 +149,8 @@ class Encoder:
         return self._add(Buffer(len(data), address or 0, data, where))
 
     def _add(self, buffer: Buffer, *, spread: bool = False) -> int:
-        if buffer.lazy and self._early.holds(buffer):
-            buffer = replace(buffer, lazy=False)
+        if buffer.lazy and (self._changes or buffer.address in self._early.addresses):
+            buffer.lazy = False
         number = len(self.buffers)
         if buffer.lazy and buffer.address:
             number = self._shared.setdefault((buffer.address, buffer.size), number)

@@ -480,8 +480,9 @@ def test_a_plan_moves_every_rank_of_a_running_job_at_the_same_step(demo: Up, bro
     expect(page.locator("#takeover")).to_contain_text("in force")
     ((first_now,),) = rows_of(demo, "select from_step from reliability_plan")
     found = saved(demo)
+    last = max(step for step, ranks in found.items() if set(ranks) == {0, 1, 2})  # a newer one is just being saved
+    found = {step: ranks for step, ranks in found.items() if step <= last}
     assert set(map(frozenset, found.values())) == {frozenset({0, 1, 2})}
-    last = max(found)
     before, after = (range(20, min(first_now, last + 1), 20), range(-(-first_now // every) * every, last + 1, every))
     assert sorted(found) == [*before, *after]
     context.close()

@@ -41,10 +41,13 @@ class Place:
         }
         return ContainerSpec(**(given | changes))
 
-    def await_file(self, name: str) -> Path:
-        """Wait for a file that a container leaves in the folder."""
+    def await_file(self, name: str, *, holds: str = "") -> Path:
+        """Wait for a file that a container leaves in the folder, and for at least as much in it as `holds`."""
         path = self.folder / name
-        wait_until(path.exists, limit_s=20, what=f"the container writes {name}")
+        whole = len(holds)
+        wait_until(
+            lambda: path.exists() and path.stat().st_size >= whole, limit_s=20, what=f"the container writes {name}"
+        )
         return path
 
     def await_exit(self, name: str) -> ContainerInfo:

@@ -56,7 +56,7 @@ def test_an_image_is_pulled_by_digest_when_it_is_absent(
     assert runtime.ensure_image(reference) == expected
     began = time.monotonic()
     assert runtime.ensure_image(reference) == expected
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 10, "what is there is not pulled again"
     runtime.close()
     fleet.remove("empty")
 

@@ -51,7 +51,7 @@ def test_starting_a_container_twice_returns_the_running_one(place: Place) -> Non
     second = place.runtime.start(spec)
     assert first.state is second.state is ContainerState.RUNNING
     assert first.pid == second.pid > 0
-    assert place.await_file("starts").read_text() == "x"
+    assert place.await_file("starts", holds="x").read_text() == "x"
 
 
 def test_two_callers_at_once_start_one_container(place: Place) -> None:
@@ -65,7 +65,7 @@ def test_two_callers_at_once_start_one_container(place: Place) -> None:
     with ThreadPoolExecutor(4) as pool:
         pids = {done.result(30) for done in [pool.submit(start) for _ in range(4)]}
     assert len(pids) == 1
-    assert place.await_file("starts").read_text() == "x"
+    assert place.await_file("starts", holds="x").read_text() == "x"
     assert len(place.runtime.list({LABEL_JOB: "contract"})) == 1
 
 

@@ -46,6 +46,9 @@ def test_a_step_that_is_not_stored_is_refused_and_those_there_are_named(
         ("export", "/proc/x.safetensors", "nothing can be written into /proc"),
         ("export", "/proc/x", "nothing can be written into /proc"),
         ("export", "{here}", "is a folder"),
+        ("export", "{here}/../old.pt", "old.pt is there already"),
+        ("export", "{here}/../parts.safetensors", "parts-rank0.safetensors is there already"),
+        ("restore", "{here}/..", "is not empty"),
         ("restore", "/nope/x", "/nope is no folder"),
         ("restore", "/proc/x", "nothing can be written into /proc"),
         ("restore", "/etc/hostname", "is no folder"),
@@ -56,10 +59,14 @@ def test_a_target_that_takes_nothing_is_the_one_that_is_blamed(
 ) -> None:
     store(10)
     (tmp_path / "there.pt").mkdir()
+    for name in ("old.pt", "parts-rank0.safetensors"):
+        (tmp_path / name).write_text("kept")
     words = (action, JOB, "--at", address, "--to", target.format(here=tmp_path / "there.pt"))
     with pytest.raises(CommandError, match=f"--to: .*{says}"):
         run(*words)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["node", "storage", "there.pt"]
+    there = ["node", "old.pt", "parts-rank0.safetensors", "storage", "there.pt"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == there
+    assert (tmp_path / "old.pt").read_text() == (tmp_path / "parts-rank0.safetensors").read_text() == "kept"
 
 
 @pytest.mark.parametrize("number", ["-1", "0", "99999999999999999999", "1.5", "", "\N{ARABIC-INDIC DIGIT ONE}"])

@@ -12,15 +12,8 @@ from reliability.services.failovers import moves
 from tests.services.world import World, approver
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
-TRANSITIONS = 7
-"""APPROVED, FENCED, PREEMPTED, STANDBY_PASSED, RESTORED, STARTED, VERIFIED."""
-
-PREEMPTED = 3
-"""The fast tests try the moment of the preemption, `make test` all."""
-MOMENTS = [
-    pytest.param(moment, marks=[] if moment == PREEMPTED else [pytest.mark.slow])
-    for moment in range(1, TRANSITIONS + 1)
-]
+MOMENTS = (2, 3, 4)
+"""FENCED, PREEMPTED, STANDBY_PASSED: around what a preemption adds; test_interruptions.py has every transition."""
 
 
 class Killed(BaseException):

@@ -86,7 +86,7 @@ class ProgramNode:
         try:
             found = wait_until(look, f"step {step} sealed", limit_s)
         except AssertionError as error:
-            raise AssertionError(f"{error}; {self.node.said()} {self.said} {self.logs()}") from None
+            raise AssertionError(f"{error}; {self.node.said()} {self.said} {self.logs()[-1500:]}") from None
         return Shard(found.epoch, found.step, found.rank)
 
     def kill(self) -> None:
@@ -102,4 +102,4 @@ class ProgramNode:
         program_restoring.bring(self.folder, self.rule, self.ssd, snapshot=at, ranks=self.ranks, all_ranks=())
 
     def logs(self) -> str:
-        return "".join(path.read_text()[-1500:] for path in sorted((self.node.root / "log").glob("*.log")))
+        return "".join(path.read_text() for path in sorted((self.node.root / "log").glob("*.log")))

@@ -37,7 +37,7 @@ def packages(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("example", "every", "ranks"), [("huggingface", 4, 1), ("lightning", 12, 1), ("torch_dcp", 8, 2)]
+    ("example", "every", "ranks"), [("huggingface", 24, 1), ("lightning", 12, 1), ("torch_dcp", 8, 2)]
 )
 def test_a_run_that_was_killed_goes_on_from_its_snapshot_with_the_losses_of_one_that_was_not(
     make_node: Callable[..., Node],

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.template.loader import render_to_string
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from reliability import models
 from reliability.api.snapshot_serializers import TierSerializer
+from reliability.domain.ledger import Standing
 from reliability.domain.program_folders import FolderRule
 from reliability.services import snapshot_tally
 from tests.web import rows
@@ -133,6 +135,16 @@ def test_a_step_has_a_page_with_every_rank_tier_digest_and_what_happened(
         assert word in said, word
     assert "not the digest it was committed with" not in said.split("Every rank and tier")[0].split("Storage")[1][:200]
     assert re.search(r"corrupt ssd of n2 rank 1", said)
+
+
+@pytest.mark.parametrize(
+    ("standing", "says"),
+    [("removed", "ranks left"), ("lost", "ranks left"), ("writing", "ranks"), ("corrupt", "ranks")],
+)
+def test_how_many_ranks_there_are_is_told_apart_from_how_many_are_gone(standing: str, says: str) -> None:
+    cell = {"standing": Standing(standing), "ranks": 1, "world_size": 3, "complete": False, "size_bytes": 10}
+    said = re.sub(r"<[^>]+>", " ", render_to_string("snapshots/cell.html", {"cell": cell}))
+    assert re.search(r"1 of 3 (ranks left|ranks)", said)[1] == says  # type: ignore[index]
 
 
 def test_an_abandoned_or_distrusted_step_says_that_it_is_never_restored(

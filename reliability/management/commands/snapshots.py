@@ -118,7 +118,7 @@ class Command(BaseCommand):
             raise CommandError(f"{wrong} of the stored snapshots cannot be restored.")
 
     def _restore(self, tier: TierStore, found: Sequence[Stored], options: dict[str, Any], _job: Job | None) -> None:
-        stored_options.check_folder(options["to"])
+        stored_options.check_new_folder(options["to"])
         target = DirectoryTier(options["to"])
         good = self._newest_good(tier, found, options, target)
         self.stdout.write(f"{_name(good)} lies in {options['to']}: {size_text(good.size_bytes)}.")
