@@ -16,7 +16,7 @@ HOST = "contract"
 
 @pytest.fixture
 def process_place(tmp_path: Path) -> Iterator[Place]:
-    runtime = ProcessRuntime(tmp_path / "state", confirm_s=1.0)
+    runtime = ProcessRuntime(tmp_path / "state", confirm_s=5.0)
     folder = tmp_path / "shared"
     folder.mkdir()
     yield Place(runtime=runtime, image="", folder=folder, run=run, kill_main=kill_process(runtime))
@@ -32,7 +32,7 @@ def docker_place(fleet: Fleet, request: pytest.FixtureRequest) -> Iterator[Place
     fleet.load(image, HOST)
     folder = host.data_dir / "shared"
     folder.mkdir()
-    runtime = DockerRuntime(host.engine_url, confirm_s=1.0)
+    runtime = DockerRuntime(host.engine_url, call_limit_s=60.0, confirm_s=5.0)
     yield Place(
         runtime=runtime,
         image=image.reference,

@@ -46,14 +46,14 @@ class Place:
         path = self.folder / name
         whole = len(holds)
         wait_until(
-            lambda: path.exists() and path.stat().st_size >= whole, limit_s=20, what=f"the container writes {name}"
+            lambda: path.exists() and path.stat().st_size >= whole, limit_s=60, what=f"the container writes {name}"
         )
         return path
 
     def await_exit(self, name: str) -> ContainerInfo:
         """Wait until a container has ended by itself; return what is known of it then."""
         wait_until(
-            lambda: self.runtime.inspect(name).state is ContainerState.EXITED, limit_s=20, what=f"{name} ends by itself"
+            lambda: self.runtime.inspect(name).state is ContainerState.EXITED, limit_s=60, what=f"{name} ends by itself"
         )
         return self.runtime.inspect(name)
 

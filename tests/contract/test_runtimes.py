@@ -59,11 +59,11 @@ def test_two_callers_at_once_start_one_container(place: Place) -> None:
     together = threading.Barrier(4)
 
     def start() -> int:
-        together.wait(10)
+        together.wait(30)
         return place.runtime.start(spec).pid
 
     with ThreadPoolExecutor(4) as pool:
-        pids = {done.result(30) for done in [pool.submit(start) for _ in range(4)]}
+        pids = {done.result(60) for done in [pool.submit(start) for _ in range(4)]}
     assert len(pids) == 1
     assert place.await_file("starts", holds="x").read_text() == "x"
     assert len(place.runtime.list({LABEL_JOB: "contract"})) == 1
