@@ -206,7 +206,11 @@ class Cluster:
                 tier = self.standbys.index(name) + 1 if name in self.standbys else 1
                 self.start_agent(name, role="training" if name in self.training else "standby", tier=tier)
         self._forget_changes()
+        self._release_all()
         wait_for("every node is healthy", self._all_healthy, limit_s=90)
+        self._release_all()
+
+    def _release_all(self) -> None:
         for held in self.rows(
             "select distinct n.name from reliability_hold h join reliability_node n on n.id = h.node_id "
             "where released_at is null"

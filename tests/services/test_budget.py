@@ -127,6 +127,25 @@ def test_the_same_end_twice_waits_for_a_person_with_the_attempts_and_offers_the_
     assert (held.action, held.fault_class) == ("hold", "application")
 
 
+def test_the_same_end_again_before_the_recovery_is_verified_waits_for_a_person_all_the_same(world: World) -> None:
+    world.running_job()
+    world.save(20)
+    agent = world.agents["n2"]
+    first_steps = agent._first_steps
+    agent._first_steps = lambda order: ended_at(world, 776, 1, tail=BAD_BATCH)  # type: ignore[method-assign]
+    die(world, 1, step=776, tail=BAD_BATCH)
+    job, failover = world.job(), world.failover()
+    assert (job.state, failover.state) == (Job.State.WAITING, State.FAILED)
+    assert "No progress between attempts: it ended 2 times after step 776" in job.state_reason
+    held = Incident.objects.order_by("-id")[0]
+    assert (held.action, held.closed_at) == ("hold", None)
+    agent._first_steps = first_steps  # type: ignore[method-assign]
+    skip = BatchSkip.objects.get()
+    skips.approve(skip, by=approver(), digest=skip.digest)
+    decided(world, job.epoch)
+    assert world.job().state == Job.State.RUNNING
+
+
 def test_what_is_found_late_of_a_job_that_makes_no_progress_leaves_hold_the_last_word(world: World) -> None:
     world.running_job()
     world.save(20)

@@ -126,10 +126,13 @@ def _close_incident(failover: Failover, now: datetime, reason: str) -> None:
 
 
 def _give_up(failover: Failover, source: State, now: datetime, detail: Mapping[str, Any]) -> None:
-    """The job ends here, with its ranks stopped and everything that was tried on record."""
+    """The job ends here, with its ranks stopped and everything that was tried on record, or waits for a person."""
     reason = str(detail.get("reason") or "The recovery cannot go on.")
-    _close_incident(failover, now, reason)
     _set_replaced_aside(failover)
+    if detail.get("waits"):
+        orders.withdraw(now, failover=failover)
+        return
+    _close_incident(failover, now, reason)
     closing.end(Job.objects.get(pk=failover.job_id), Job.State.FAILED, reason)
 
 

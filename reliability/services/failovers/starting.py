@@ -5,17 +5,19 @@ from datetime import datetime
 from typing import Any
 
 from reliability import conf
-from reliability.domain.budget import Decision, Verdict
+from reliability.domain.budget import Verdict
 from reliability.domain.failover import Event
 from reliability.domain.snapshots import SnapshotId
-from reliability.models import AttemptEnd, Failover, OrderRecord, Rank, Snapshot
+from reliability.models import Failover, OrderRecord, Rank, Snapshot
 from reliability.selectors import core
 from reliability.services import launch, orders, snapshots
-from reliability.services.failovers import budget, endings, placing, restoring, skipping
+from reliability.services.failovers import budget, endings, holding, placing, restoring
 from reliability.services.failovers.moves import Outcome
 
 RESTORE_MISMATCH = 86
 """Exit code of a rank whose restore file did not verify."""
+WAITS = "waits"
+"""Detail of a recovery that was given up so that its job waits for a person."""
 SETTLE_S = 2.0
 """So long the end of a rank that suffers from another's waits for that one's."""
 
@@ -99,7 +101,10 @@ def _rank_failed(failover: Failover, rank: Rank, now: datetime) -> Outcome | Non
         "reason": f"Rank {rank.rank} ended with {rank.exit_code}.",
         "wait_s": decision.wait_s,
     }
-    over = _over(failover, end, decision)
+    if decision.verdict is Verdict.NO_PROGRESS:
+        holding.no_progress(failover.job, failover.incident, end, decision)
+        return Outcome(Event.GAVE_UP, {**detail, "step": failover.restore_step, "reason": decision.reason, WAITS: True})
+    over = decision.reason if decision.verdict is Verdict.USED_UP else endings.held_by_table(end)
     if over:
         return Outcome(Event.GAVE_UP, {**detail, "step": failover.restore_step, "reason": over})
     snapshot = restoring.chosen(failover)
@@ -111,15 +116,6 @@ def _rank_failed(failover: Failover, rank: Rank, now: datetime) -> Outcome | Non
         return _again(failover, Event.VERIFY_FAILED, detail)
     tried = {"step": failover.restore_step, "epoch": failover.to_epoch}
     return Outcome(Event.VERIFY_FAILED, {**tried, **detail})  # how often is a matter of the restart budget
-
-
-def _over(failover: Failover, end: AttemptEnd, decision: Decision) -> str:
-    """Return why no further attempt is made, '' where one is."""
-    if decision.verdict is Verdict.NO_PROGRESS:
-        skipping.offer(failover.job, failover.incident, end)
-    if decision.verdict in budget.NONE_LEFT:
-        return decision.reason
-    return endings.held_by_table(end)
 
 
 def _failed_from(failover: Failover, snapshot: SnapshotId) -> bool:
