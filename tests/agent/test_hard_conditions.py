@@ -116,7 +116,7 @@ def test_a_disk_that_is_full_is_told_and_training_and_memory_go_on_until_there_i
     sealed = {path.stem for path in (fresh.memory(JOB) / "mem").glob("*.json")}
     until(lambda: {path.stem for path in (fresh.memory(JOB) / "mem").glob("*.json")} - sealed, 20)
     stuck = newest(ingest, tier)
-    until(lambda: not list(small_disk.rglob("*.part")), 20)  # what did not fit leaves nothing behind, until the next try
+    until(lambda: not list(small_disk.rglob("*.part")), 20)  # of what did not fit
     ballast.unlink()
     until(lambda: newest(ingest, tier) > stuck, 40)
     assert nobody_was_stopped(ingest)
