@@ -143,13 +143,27 @@ class LedgerFilter(StyledFilterSet):
         field_name="step", lookup_expr="lte", min_value=0, max_value=2**62, decimal_places=0, label="From step down"
     )
 
+    removed = filters.ChoiceFilter(
+        choices=[("shown", "removed ones too")], empty_label="kept ones", label="Show", method="also_removed"
+    )
+
     class Meta:
         model = Snapshot
-        fields = ("tier", "state", "since_step")
+        fields = ("tier", "state", "since_step", "removed")
 
     def __init__(self, *args: Any, jobs: list[int], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._jobs = jobs
+
+    def filter_queryset(self, queryset: QuerySet[Snapshot]) -> QuerySet[Snapshot]:
+        """Leave out what retention removed everywhere, unless it or a state is asked for."""
+        rows: QuerySet[Snapshot] = super().filter_queryset(queryset)
+        given = self.form.cleaned_data
+        return rows if given.get("removed") or given.get("state") else ledger_rows.not_removed(rows)
+
+    def also_removed(self, rows: QuerySet[Snapshot], _name: str, _value: str) -> QuerySet[Snapshot]:
+        """Nothing is left out."""
+        return rows
 
     def as_asked(self, rows: QuerySet[Snapshot], name: str, _value: str) -> QuerySet[Snapshot]:
         """Narrow by tier and state together: a snapshot that stands so on that tier."""

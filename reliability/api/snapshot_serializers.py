@@ -39,7 +39,7 @@ class TierSerializer(serializers.Serializer[Cell]):
     state = serializers.ChoiceField(choices=STANDINGS, source="standing")
     shards = serializers.IntegerField(source="ranks")
     complete = serializers.BooleanField()
-    complete_at = serializers.DateTimeField(allow_null=True)
+    complete_at = serializers.DateTimeField(allow_null=True, help_text="since when every rank is there; null while not")
     verified = serializers.IntegerField()
     trial_restored = serializers.IntegerField()
     corrupt = serializers.IntegerField()
@@ -61,7 +61,7 @@ def told(cell: Cell) -> dict[str, Any]:
         "state": cell.standing.value,
         "shards": cell.ranks,
         "complete": cell.complete,
-        "complete_at": _INSTANT.to_representation(cell.complete_at) if cell.complete_at else None,
+        "complete_at": _INSTANT.to_representation(cell.complete_at) if cell.complete and cell.complete_at else None,
         "verified": cell.verified,
         "trial_restored": cell.trial_restored,
         "corrupt": cell.corrupt,

@@ -6,7 +6,7 @@ Whatever a rule says, the newest snapshot of the line that can be restored stays
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -114,6 +114,7 @@ def decide(
     `line` are the ceilings of the line that goes on (domain/snapshots.lineage_ceilings), `now` seconds since 1970.
     Nothing goes before the newest attempt has committed something, nor while no snapshot of the line is whole.
     Never gone: the newest of the line that is whole, and all of the line from there on, whole or not.
+    What is distrusted takes no good one's place and stays, as evidence, as long as it would have stayed.
     `onward` is the rule of the storage that this SSD's snapshots go to: what it keeps of each so many steps waits here
     until it is there, the newest MOST_AWAITED of these. A cap goes before that.
     Raises InvalidInput for a rule that makes no sense.
@@ -131,12 +132,20 @@ def decide(
     whole = [each for each in own if _is_whole(each, tier)]
     wanted = _wanted(whole, rule, now)
     wanted |= set([each for each in _awaited(whole, own_ledger, onward) if each not in wanted][-MOST_AWAITED:])
+    wanted |= _evidence(own, tier, rule, now)
     gone = [_removal(each, tier, Why.ABANDONED, "It lies on an abandoned line.") for each in beside]
     kept = f"It is older than {said(rule)} that are kept."
     gone += [_unwanted(each, tier, kept) for each in older if each.snapshot not in wanted]
     last = {each.snapshot for each in _last_on(own, tier)}
     gone = [each for each in gone if each.snapshot not in last]
     return gone + _over_cap([*own, *beside], older, gone, last, tier, rule)
+
+
+def _evidence(own: Sequence[Held], tier: Tier, rule: TierRule, now: float) -> set[SnapshotId]:
+    """Return which distrusted snapshots the rule would keep, were they trusted."""
+    trusted = {each.snapshot: replace(each, distrusted=False) for each in own}
+    whole = [each for each in trusted.values() if _is_whole(each, tier)]
+    return _wanted(whole, rule, now) & {each.snapshot for each in own if each.distrusted}
 
 
 def _place(each: Held) -> tuple[int, int]:
@@ -192,7 +201,7 @@ def _is_young(each: Held, rule: TierRule, now: float) -> bool:
 
 def _unwanted(each: Held, tier: Tier, kept: str) -> Removal:
     if each.distrusted:
-        return _removal(each, tier, Why.DISTRUSTED, "It is never restored again.")
+        return _removal(each, tier, Why.DISTRUSTED, f"It is never restored again. {kept}")
     if not _is_whole(each, tier):
         return _removal(each, tier, Why.INCOMPLETE, "It is not whole, and a newer one is.")
     return _removal(each, tier, Why.NOT_KEPT, kept)
@@ -216,14 +225,14 @@ def _over_cap(
     tier: Tier,
     rule: TierRule,
 ) -> list[Removal]:
-    """Return those that a cap has no room for, the oldest first."""
+    """Return those that a cap has no room for: what is distrusted, then the oldest."""
     if not rule.cap_bytes:
         return []
     left = {each.snapshot for each in on_tier} - {each.snapshot for each in gone}
     used = sum(each.size_bytes[tier] for each in on_tier if each.snapshot in left)
     words = f"All that is kept is more than the cap of {_size(rule.cap_bytes)}, and it is the oldest."
     found = []
-    for each in older:
+    for each in sorted(older, key=lambda each: not each.distrusted):
         if used <= rule.cap_bytes:
             break
         if each.snapshot in left and each.snapshot not in last:

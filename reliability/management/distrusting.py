@@ -14,7 +14,7 @@ _MOST_NAMED = 10
 def add_to(actions: Any) -> None:
     """Declare the action among those of the command."""
     action = actions.add_parser(
-        "distrust", help="never restore a step again; it goes among the first when room is made"
+        "distrust", help="never restore a step again; it stays as evidence as long as the rules would have kept it"
     )
     action.add_argument("job", help="name of the job")
     action.add_argument("--step", type=int, required=True, help="the step")

@@ -9,14 +9,15 @@ from django.db.models import QuerySet
 
 from reliability.domain import ledger, risk
 from reliability.domain.faults import FaultClass
+from reliability.domain.health import NodeHealth
 from reliability.domain.ledger import Standing
 from reliability.domain.partners import Pairing
 from reliability.domain.snapshots import SnapshotId, Tier
-from reliability.models import Finding, Job, Room, Snapshot, SnapshotCopy, SnapshotEvent
+from reliability.models import Failover, Finding, Job, Room, Snapshot, SnapshotCopy, SnapshotEvent
 from reliability.selectors import core
 from reliability.selectors.ledger_rows import SELDOM, LedgerRow, is_current, ledger_rows, superseded_saves
 from reliability.selectors.partners import pairing_of
-from reliability.selectors.progress import JobLine, job_lines
+from reliability.selectors.progress import JobLine, Risk, job_lines
 from reliability.selectors.rooms import warnings
 
 RANKS_A_PAGE = 128
@@ -48,8 +49,29 @@ class JobLedger:
     superseded: dict[Tier, int]
     warnings: tuple[Room, ...]
     troubles: tuple[Finding, ...]
+    failover: Failover | None
+    """The recovery that is open."""
     partners: Pairing | None
     """Who keeps whose newest shards in memory; None where the job has no partner copies, or is over."""
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """The nodes with a slot that are not heard."""
+        nodes = [slot.node for slot in self.line.slots if slot.node and not self.line.over]
+        return tuple(node.name for node in nodes if node.health == NodeHealth.UNREACHABLE)
+
+    @property
+    def worst(self) -> str:
+        """The node whose loss costs most, '' where another's would cost the same."""
+        costs = [each.restore_step or 0 for each in self.line.node_risks]
+        alone = bool(costs) and costs.count(min(costs)) == 1 and len(costs) > 1
+        return self.line.node_risk.node if alone else ""
+
+    @property
+    def now(self) -> Risk:
+        """What a restore now would take: of the nodes that are lost nothing is read."""
+        without = [each for each in self.line.node_risks if each.node in self.lost]
+        return min(without, key=lambda each: each.restore_step or 0, default=self.line.process_risk)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +127,7 @@ def job_ledger(job: Job, snapshots: Iterable[Snapshot], *, now: datetime) -> Job
         superseded=superseded_saves(job),
         warnings=tuple(warnings(nodes=nodes, places=[job.storage_dir])),
         troubles=tuple(_troubles(job)),
+        failover=core.open_failover(job),
         partners=pairing_of(list(line.slots)) if job.partner_copies and not line.over else None,
     )
 

@@ -98,6 +98,13 @@ def _row(
     )
 
 
+def not_removed(rows: QuerySet[Snapshot]) -> QuerySet[Snapshot]:
+    """Return those of which something is left, or is missing though nobody removed it."""
+    tiers = SnapshotTier.objects.filter(snapshot=OuterRef("pk"))
+    tidied = Exists(tiers.filter(removed__gt=0)) & ~Exists(tiers.filter(corrupt__gt=0))
+    return rows.exclude(Q(held=0) & Q(tidied))
+
+
 def is_current(snapshot: Snapshot) -> bool:
     """Return whether the history that goes on contains this snapshot."""
     ceilings = core.ceilings_of([snapshot.job_id]).get(snapshot.job_id, {})

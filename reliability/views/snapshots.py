@@ -47,7 +47,8 @@ def over_jobs(request: HttpRequest) -> HttpResponse:
 def job_ledger(request: HttpRequest, name: str) -> HttpResponse:
     """Show from what a job could go on now, and its snapshots, newest first."""
     job = get_object_or_404(Job, name=name)
-    listed = LedgerFilter(request.GET, Snapshot.objects.filter(job=job), jobs=[job.pk])
+    taken = Snapshot.objects.filter(job=job)
+    listed = LedgerFilter(request.GET, taken, jobs=[job.pk])
     rows = listed.qs.select_related("job").order_by("-step", "-epoch")
     page = NearestPage(rows, STEPS_A_PAGE).page(request.GET.get("page", 1))
     ledger = ledger_pages.job_ledger(job, page.object_list, now=timezone.now())
@@ -55,6 +56,7 @@ def job_ledger(request: HttpRequest, name: str) -> HttpResponse:
         "job": job,
         "filter": listed,
         "page": page,
+        "hidden": 0 if request.GET else taken.count() - page.paginator.count,
         "others": _without(request, "page", "open"),
         "meanings": MEANING,
         "opened": ledger_pages.opened(request.GET.get("open", ""), ledger.rows),

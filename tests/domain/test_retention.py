@@ -134,8 +134,18 @@ def test_what_is_not_whole_goes_once_a_newer_one_is_and_what_is_newer_stays() ->
 
 def test_a_distrusted_one_takes_no_place_among_those_kept() -> None:
     ledger = [held(10), held(20), replace(held(30), distrusted=True), held(40)]
+    assert [(each.snapshot.step, each.why) for each in gone(ledger, TierRule(keep_newest=2))] == [(10, Why.NOT_KEPT)]
+
+
+def test_a_distrusted_one_goes_when_it_would_have_gone_and_first_where_a_cap_has_no_room() -> None:
+    ledger = [held(10), replace(held(20), distrusted=True), held(30), held(40)]
     found = gone(ledger, TierRule(keep_newest=2))
-    assert [(each.snapshot.step, each.why) for each in found] == [(10, Why.NOT_KEPT), (30, Why.DISTRUSTED)]
+    assert [(each.snapshot.step, each.why) for each in found] == [(10, Why.NOT_KEPT), (20, Why.DISTRUSTED)]
+    young = gone(ledger, TierRule(keep_newest=1, keep_for_s=10 * NOW))
+    assert young == []
+    size = next(iter(held(10).size_bytes.values()))
+    capped = gone(ledger, TierRule(keep_newest=4, cap_bytes=3 * size))
+    assert [(each.snapshot.step, each.why) for each in capped] == [(20, Why.CAP)]
 
 
 def test_an_ssd_counts_what_storage_completes_and_keeps_its_own_last_complete_one() -> None:

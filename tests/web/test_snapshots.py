@@ -304,3 +304,33 @@ def test_a_program_that_never_saved_would_begin_anew(client_of: Any, cluster: di
     assert "takes no snapshots of a plain program" in plain(text_of(client_of("viewer"), "/jobs/fresh/"))
     models.Job.objects.filter(pk=made.pk).update(snapshot_folder=FolderRule().as_dict())
     assert "A process dies back to the beginning, 5 min" in plain(text_of(client_of("viewer"), "/jobs/fresh/"))
+
+
+def test_what_retention_removed_everywhere_is_left_out_and_counted_until_it_is_asked_for(
+    client_of: Any, cluster: dict[str, Any]
+) -> None:
+    gone = models.Snapshot.objects.get(job=cluster["training"], step=1200)
+    models.Snapshot.objects.filter(pk=gone.pk).update(held=0)
+    models.SnapshotTier.objects.filter(snapshot=gone).update(ranks=0, removed=2, state="removed")
+    client, link = client_of("viewer"), f'href="/snapshots/{gone.pk}/"'
+    page = text_of(client, "/jobs/gpt-small/snapshots/")
+    assert link not in page
+    assert "1 that was removed" in plain(page)
+    for asked in ("?removed=shown", "?state=removed"):
+        assert link in text_of(client, f"/jobs/gpt-small/snapshots/{asked}"), asked
+    models.SnapshotTier.objects.filter(snapshot=gone, tier="ssd").update(corrupt=1)
+    assert link in text_of(client, "/jobs/gpt-small/snapshots/"), "what went bad is no tidying up"
+
+
+def test_with_a_node_that_is_not_heard_the_ledger_says_what_is_left_and_shows_the_open_recovery(
+    client_of: Any, cluster: dict[str, Any]
+) -> None:
+    lost = models.Slot.objects.filter(job=cluster["training"]).exclude(node=None).order_by("index")[0].node
+    models.Node.objects.filter(pk=lost.pk).update(health="unreachable")
+    recovery = models.Failover.objects.filter(job=cluster["training"]).order_by("-pk")[0]
+    models.Failover.objects.filter(pk=recovery.pk).update(state="validating", ended_at=None)
+    page = text_of(client_of("viewer"), "/jobs/gpt-small/snapshots/")
+    assert f"nothing is read from {lost.name}, which is not heard" in plain(page)
+    assert "every rank can read it where it runs now" not in page
+    assert f"Without {lost.name}" in plain(page)
+    assert f'<a class="btn btn-primary" href="/failovers/{recovery.pk}/">Open</a>' in page
