@@ -1,7 +1,8 @@
 """Is a tier about to run full, and when? Told before it bites: without room copying stops, and work is at risk.
 
-The rate is measured: free space at one look against the next, averaged, so that what retention gives back counts. A
-warning is taken back only when things are clearly better than what raised it.
+The rate is measured: free space at one look against the next, averaged, so that what retention gives back counts, and
+so that what is taken once (the slots of a job, the first snapshots of all its nodes) is no rate. A warning is taken
+back only when things are clearly better than what raised it.
 """
 
 import math
@@ -60,11 +61,15 @@ class Space:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trend:
-    """From where the next rate is measured, and the rate so far in bytes per second (None: not measured yet)."""
+    """From where the next rate is measured, and the rate so far in bytes per second (None: not measured yet).
+
+    `sure_bytes_per_s`: the rate at which both this look and those before saw it fill; None where one look alone did.
+    """
 
     anchor_bytes: int
     anchor_at: float
     bytes_per_s: float | None = None
+    sure_bytes_per_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +110,8 @@ def observed(before: Trend | None, free_bytes: int, *, at: float) -> Trend:
     weight = 1 - math.exp(-passed_s / SMOOTHING_S)
     old = before.bytes_per_s
     rate = measured if old is None else old + weight * (measured - old)
-    return Trend(anchor_bytes=free_bytes, anchor_at=at, bytes_per_s=rate)
+    sure = None if old is None else min(old, measured)
+    return Trend(anchor_bytes=free_bytes, anchor_at=at, bytes_per_s=rate, sure_bytes_per_s=sure)
 
 
 def full_in_s(space: Space, bytes_per_s: float | None) -> float | None:

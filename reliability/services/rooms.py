@@ -116,7 +116,8 @@ def _look_at(room: Room | None, place: Place, seen: _Seen, now: datetime) -> Non
         before = Trend(anchor_bytes=room.anchor_bytes, anchor_at=room.anchor_at.timestamp(), bytes_per_s=rate)
     trend = rules.observed(before, seen.space.free_bytes, at=now.timestamp())
     warned = room is not None and room.level != Level.OK
-    verdict = rules.judge(seen.space, trend.bytes_per_s, seen.limits, warned=warned)
+    rate = trend.bytes_per_s if warned else trend.sure_bytes_per_s
+    verdict = rules.judge(seen.space, rate, seen.limits, warned=warned)
     node, tier, address = place
     with transaction.atomic():
         if room is None:

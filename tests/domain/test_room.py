@@ -56,9 +56,36 @@ def test_the_rate_is_measured_from_look_to_look_and_what_is_given_back_counts() 
     assert room.observed(trend, 90 * GB, at=5) == trend  # too soon
     trend = room.observed(trend, 70 * GB, at=30)
     assert trend.bytes_per_s == pytest.approx(GB)
+    assert trend.sure_bytes_per_s is None
     for turn in range(1, 60):  # a saw: 1 GB/s for half a minute, then all of it is given back
         trend = room.observed(trend, (70 if turn % 2 == 0 else 40) * GB, at=30 + 30 * turn)
     assert abs(trend.bytes_per_s or 0) < 0.2 * GB
+
+
+def _levels(frees: list[float], *, every_s: float = 25.0) -> list[Level]:
+    """Return what is said look by look of a tier of 100 GB with so much free."""
+    trend, level, found = None, Level.OK, []
+    for turn, free in enumerate(frees):
+        trend = room.observed(trend, int(free * GB), at=turn * every_s)
+        space = Space(free_bytes=int(free * GB), total_bytes=100 * GB)
+        warned = level is not Level.OK
+        rate = trend.bytes_per_s if warned else trend.sure_bytes_per_s
+        level = room.judge(space, rate, Limits(), warned=warned).level
+        found.append(level)
+    return found
+
+
+@pytest.mark.parametrize("taken", [[0, 60], [0, 0, 60], [0, 30, 30, 30.1, 30.2]])
+def test_what_is_taken_once_at_the_start_of_a_job_is_no_filling(taken: list[float]) -> None:
+    frees = [100.0 - each for each in taken] + [100.0 - taken[-1]] * 20
+    assert set(_levels(frees)) == {Level.OK}
+
+
+@pytest.mark.parametrize("minutes", [3, 10, 30, 50])
+def test_what_really_fills_is_told_well_before_it_is_full(minutes: int) -> None:
+    looks = int(minutes * 60 / 25)
+    found = _levels([100.0 * (1 - turn / looks) for turn in range(looks)])
+    assert found[len(found) // 3 :] == [Level.LOW] * (len(found) - len(found) // 3)
 
 
 def test_a_clock_that_goes_back_starts_the_measurement_anew() -> None:

@@ -30,8 +30,8 @@ def space(free_gb: float, total_gb: float = 100, **more: int) -> dict[str, int]:
 
 
 def test_an_ssd_that_fills_is_told_with_the_time_left_and_taken_back_when_it_is_clearly_better(world: World) -> None:
-    tell(world, "n1", ssd=space(60))
-    tell(world, "n1", ssd=space(59))
+    for free in (61, 60, 59):
+        tell(world, "n1", ssd=space(free))
     (warned,) = warnings()
     assert warned.node == Node.objects.get(name="n1")
     assert warned.words == "Full in about 25 min at this rate."
