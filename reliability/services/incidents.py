@@ -85,6 +85,7 @@ def judge(job_id: int) -> Incident | None:
             return None
         _give_to_their_nodes(job)
         _give_to_the_end_before(job)
+        _give_to_what_they_end(job)
         incident = core.incidents_of(job).filter(closed_at=None).order_by("-id").first()
         findings = _findings(job, incident)
         judgement = _judgement(job, findings)
@@ -131,6 +132,17 @@ def _give_to_the_end_before(job: Job) -> None:
         since = min(each.found_at for each in late) - timedelta(seconds=TEARDOWN_S)
         if before is not None and before.opened_at >= since:
             Finding.objects.filter(pk__in=[each.pk for each in late]).update(incident=before)
+
+
+def _give_to_what_they_end(job: Job) -> None:
+    """That something is over belongs to the incident in which it began, also that of an earlier job: it opens none."""
+    table = fault_codes.table()
+    for end in unjudged().filter(job=job):
+        what = table.lookup(end.code).clears
+        if what:
+            began = Finding.objects.filter(node=end.node_id, code=what, pk__lt=end.pk).order_by("-pk").first()
+            if began is not None and began.incident is not None and began.incident.job_id != job.pk:
+                Finding.objects.filter(pk=end.pk).update(incident=began.incident)
 
 
 def mute_planned(rows: QuerySet[Finding]) -> None:

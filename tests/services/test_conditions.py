@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 from django.contrib.auth.models import User
 
-from reliability.models import Failover, Finding, Incident, IncidentEvent, NodeCheck
-from reliability.services import clock, incident_closing
+from reliability.models import Failover, Finding, Incident, IncidentEvent, Job, NodeCheck
+from reliability.services import clock, incident_closing, jobs
 from reliability.services.incidents import QUIET_S
 from tests.services.world import World
 
@@ -57,6 +57,23 @@ def test_what_an_earlier_attempt_left_standing_explains_the_end_of_the_next(worl
     last = stops(world)
     assert (last.kind, last.failed_node) == ("failover", world.agents["n2"].node), last.incident.reasons
     assert (last.incident.code, last.incident.node) == (code, world.agents["n2"].node)
+
+
+@pytest.mark.parametrize("code", ["shared-memory-full", "net-link-down"])
+def test_what_began_in_an_earlier_job_is_over_in_its_incident_and_opens_none_of_the_next_job(
+    world: World, code: str
+) -> None:
+    first = world.running_job(approval="automatic")
+    find(world, "n2", code, {"device": "x"})
+    (incident,) = Incident.objects.all()
+    jobs.stop(first, by="ann")
+    world.until(lambda: world.job().state == Job.State.STOPPED)
+    Incident.objects.update(closed_at=None)  # it stands: nothing closed it
+    world.running_job("next")
+    find(world, "n2", f"{code}-over", {"device": "x"})
+    world.tick(1)
+    assert Finding.objects.get(code=f"{code}-over").incident == incident
+    assert list(Incident.objects.all()) == [incident]
 
 
 @pytest.mark.parametrize("how", ["over", "check", "person", "another node", "old"])
