@@ -5,7 +5,7 @@ a copy on storage helps always; one on a node helps that node, and others while 
 that can be put together from another rank's (domain/parts.py) is as good as there while a lender lives.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reliability.domain.snapshots import SnapshotId
@@ -66,6 +66,12 @@ def nodes_at_risk(
     whole = [each for each in ordered if found[each].complete(ranks)]
     fatal = {each: _fatal(found[each]) for each in whole}
     return {node: next((each for each in whole if node not in fatal[each]), None) for node in nodes}
+
+
+def newest_without(found: Mapping[SnapshotId, Readable], ranks: int, nodes: Collection[str]) -> SnapshotId | None:
+    """Return from which snapshot the job goes on when all of these nodes are gone, None when from none."""
+    left = [each for each in found if all(found[each].holders.get(rank, set()) - set(nodes) for rank in range(ranks))]
+    return max(left, key=lambda each: (each.step, each.epoch), default=None)
 
 
 def _fatal(readable: Readable) -> set[str]:

@@ -17,7 +17,7 @@ from reliability.models import Failover, Finding, Job, Room, Snapshot, SnapshotC
 from reliability.selectors import core
 from reliability.selectors.ledger_rows import SELDOM, LedgerRow, is_current, ledger_rows, superseded_saves
 from reliability.selectors.partners import pairing_of
-from reliability.selectors.progress import JobLine, Risk, job_lines
+from reliability.selectors.progress import JobLine, Risk, job_lines, risk_without
 from reliability.selectors.rooms import warnings
 
 RANKS_A_PAGE = 128
@@ -58,7 +58,7 @@ class JobLedger:
     def lost(self) -> tuple[str, ...]:
         """The nodes with a slot that are not heard."""
         nodes = [slot.node for slot in self.line.slots if slot.node and not self.line.over]
-        return tuple(node.name for node in nodes if node.health == NodeHealth.UNREACHABLE)
+        return tuple(dict.fromkeys(node.name for node in nodes if node.health == NodeHealth.UNREACHABLE))
 
     @property
     def worst(self) -> str:
@@ -70,8 +70,7 @@ class JobLedger:
     @property
     def now(self) -> Risk:
         """What a restore now would take: of the nodes that are lost nothing is read."""
-        without = [each for each in self.line.node_risks if each.node in self.lost]
-        return min(without, key=lambda each: each.restore_step or 0, default=self.line.process_risk)
+        return risk_without(self.line, self.lost) if self.lost else self.line.process_risk
 
 
 @dataclass(frozen=True, kw_only=True)

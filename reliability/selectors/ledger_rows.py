@@ -101,7 +101,7 @@ def _row(
 def not_removed(rows: QuerySet[Snapshot]) -> QuerySet[Snapshot]:
     """Return those of which something is left, or is missing though nobody removed it."""
     tiers = SnapshotTier.objects.filter(snapshot=OuterRef("pk"))
-    tidied = Exists(tiers.filter(removed__gt=0)) & ~Exists(tiers.filter(corrupt__gt=0))
+    tidied = Exists(tiers.filter(removed__gt=0)) & ~Exists(tiers.filter(Q(corrupt__gt=0) | Q(lost__gt=0)))
     return rows.exclude(Q(held=0) & Q(tidied))
 
 

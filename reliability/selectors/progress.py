@@ -5,7 +5,7 @@ would cost follows the rule of restore points. All figures come from rows; what 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -133,6 +133,12 @@ def _node_risks(
     names = [slot.node.name for slot in slots if slot.node]
     after = domain.nodes_at_risk(found.readable, job.world_size, names)
     return tuple(_risk(found, after[name], step, step_s, name) for name in names)
+
+
+def risk_without(line: JobLine, nodes: Collection[str]) -> Risk:
+    """Return what it costs that all of these nodes are gone."""
+    newest = domain.newest_without(line.coverage.readable, line.job.world_size, nodes)
+    return _risk(line.coverage, newest, line.step, line.step_s)
 
 
 def _worst(risks: Iterable[Risk]) -> Risk:

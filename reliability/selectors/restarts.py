@@ -4,12 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from reliability import conf
 from reliability.domain import budget
 from reliability.domain.budget import Attempt
 from reliability.domain.failover import OPEN
 from reliability.models import AttemptEnd, BatchSkip, Epoch, Failover, Job, Rank
-from reliability.selectors import attempts, core
+from reliability.selectors import attempts, core, fault_context
 
 ROWS = 20
 
@@ -74,7 +73,7 @@ def restarts(job: Job, *, now: datetime) -> Restarts:
         ends=tuple(AttemptEnd.objects.filter(job=job).exclude(number=going).order_by("-number")[:ROWS]),
         skips=tuple(BatchSkip.objects.filter(job=job).order_by("-offered_at")[:ROWS]),
         told=_told(job),
-        actions={**conf.cluster_policy().actions, **job.class_actions},
+        actions=fault_context.class_actions(job),
     )
 
 

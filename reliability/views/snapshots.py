@@ -56,7 +56,7 @@ def job_ledger(request: HttpRequest, name: str) -> HttpResponse:
         "job": job,
         "filter": listed,
         "page": page,
-        "hidden": 0 if request.GET else taken.count() - page.paginator.count,
+        "hidden": 0 if any(listed.data.get(name) for name in listed.filters) else taken.count() - page.paginator.count,
         "others": _without(request, "page", "open"),
         "meanings": MEANING,
         "opened": ledger_pages.opened(request.GET.get("open", ""), ledger.rows),

@@ -75,3 +75,14 @@ def test_a_copy_that_a_neighbour_keeps_helps_while_that_neighbour_lives() -> Non
     both.add(0, "partner", "b", runs_on="a", serves=True)
     found = {SnapshotId(1, 1): both}
     assert risk.nodes_at_risk(found, 1, ["a", "b"]) == dict.fromkeys("ab", SnapshotId(1, 1))
+
+
+@given(st.lists(shards(), max_size=12), st.sets(st.sampled_from("abc")))
+def test_with_several_nodes_gone_at_once_only_what_none_of_them_holds_alone_counts(
+    copies: list[Copy], gone: set[str]
+) -> None:
+    kept = [each for each in copies if each.node not in gone]
+    found = risk.newest_without(readable(copies, "abc"), RANKS, gone)
+    assert found == risk.newest(readable(kept, "abc"), RANKS)
+    for node in gone if len(gone) == 1 else ():
+        assert found == risk.nodes_at_risk(readable(copies, "abc"), RANKS, [node])[node]

@@ -8,7 +8,7 @@ from reliability.domain.failover import State
 from reliability.errors import DomainError, StaleProposal
 from reliability.models import Failover, Hold, Job, Node, Rank, ServiceBeat
 from reliability.selectors import core
-from reliability.services import clock, failovers, jobs, nodes
+from reliability.services import clock, failovers, jobs, modes, nodes
 from tests.services.world import World, approver
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
@@ -291,3 +291,21 @@ def test_a_request_that_turns_into_a_restart_asks_the_restart_budget(world: Worl
     world.until(lambda: world.job().state == Job.State.FAILED)
     assert "budget of 0 is used up" in world.job().state_reason
     assert world.failover().kind == "restart_in_place"
+
+
+def test_a_request_that_turns_into_a_restart_which_a_person_decides_on_shows_that_the_budget_is_used_up(
+    world: World,
+) -> None:
+    crash = modes.Scope(reach="code", name="exit-139")
+    modes.set_mode(crash, mode="propose", by="ada", reason="to see how it does")
+    world.running_job(approval="manual")
+    hold = nodes.hold(Node.objects.get(name="n3"), owner="bob", reason="to be serviced")
+    world.agents["n2"].rank_dies(1, 139)
+    world.until(Failover.objects.exists)
+    Job.objects.update(restart_budget=0)
+    nodes.release_hold(hold, by="bob")
+    world.until(lambda: world.failover().kind == "restart_in_place")
+    world.tick(1)
+    request = world.failover()
+    assert (request.state, world.job().state) == (State.AWAITING_APPROVAL, Job.State.WAITING)
+    assert "budget of 0 is used up" in request.proposal["budget"]

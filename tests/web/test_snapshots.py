@@ -318,8 +318,10 @@ def test_what_retention_removed_everywhere_is_left_out_and_counted_until_it_is_a
     assert "1 that was removed" in plain(page)
     for asked in ("?removed=shown", "?state=removed"):
         assert link in text_of(client, f"/jobs/gpt-small/snapshots/{asked}"), asked
-    models.SnapshotTier.objects.filter(snapshot=gone, tier="ssd").update(corrupt=1)
-    assert link in text_of(client, "/jobs/gpt-small/snapshots/"), "what went bad is no tidying up"
+    assert "1 that was removed" in plain(text_of(client, "/jobs/gpt-small/snapshots/?page=1"))
+    for bad in ("corrupt", "lost"):
+        models.SnapshotTier.objects.filter(snapshot=gone, tier="ssd").update(**{"corrupt": 0, "lost": 0, bad: 1})
+        assert link in text_of(client, "/jobs/gpt-small/snapshots/"), "what went bad is no tidying up"
 
 
 def test_with_a_node_that_is_not_heard_the_ledger_says_what_is_left_and_shows_the_open_recovery(

@@ -16,8 +16,6 @@ from reliability.selectors import attempts, core, precision
 from reliability.services import snapshots
 from reliability.services.failovers import endings, fitness
 
-NONE_LEFT = (Verdict.USED_UP, Verdict.NO_PROGRESS)
-
 
 def decide(job: Job, end: AttemptEnd) -> Decision:
     """Return what follows an end of this job."""

@@ -14,6 +14,8 @@ from reliability.services.failovers import budget, closing, endings, fitness, sk
 
 Effect = Callable[[Failover, State, datetime, Mapping[str, Any]], None]
 AFTER_START = (State.STARTING, State.VERIFYING)
+WAITS = "waits"
+"""Detail of a recovery that is given up so that its job waits for a person."""
 
 
 def apply(failover: Failover, event: Event, *, source: State, now: datetime, detail: Mapping[str, Any]) -> None:
@@ -129,7 +131,7 @@ def _give_up(failover: Failover, source: State, now: datetime, detail: Mapping[s
     """The job ends here, with its ranks stopped and everything that was tried on record, or waits for a person."""
     reason = str(detail.get("reason") or "The recovery cannot go on.")
     _set_replaced_aside(failover)
-    if detail.get("waits"):
+    if detail.get(WAITS):
         orders.withdraw(now, failover=failover)
         return
     _close_incident(failover, now, reason)

@@ -5,13 +5,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from reliability import conf
+from reliability.domain.budget import Verdict
 from reliability.domain.failover import Event, Kind, State
 from reliability.domain.faults import Action
 from reliability.domain.modes import Mode
 from reliability.models import Drill, Failover, FailoverEvent, Incident, Job, Node
 from reliability.selectors import core, fault_codes, precision, standing
 from reliability.services import clock, dispatch
-from reliability.services.failovers import budget, effects, fitness, proposals, spoilt
+from reliability.services.failovers import budget, effects, fitness, holding, proposals, spoilt
 from reliability.services.failovers.moves import AUTOMATION, Outcome, move
 
 Refused = list[dict[str, Any]]
@@ -104,20 +105,30 @@ def replace(failover: Failover, incident: Incident, job: Job, reason: str) -> Fa
         successor.proposal = {**successor.proposal, "budget": failover.proposal["budget"]}
     successor.save(update_fields=["fault_at", "proposal"])
     Drill.objects.filter(failover=failover, state=Drill.State.RUNNING).update(failover=successor)
-    over = _none_left(failover, successor, job, incident)
-    if over:
-        move(successor, Outcome(Event.GAVE_UP, {"reason": over}))
-    else:
+    if not _ends_here(failover, successor, job, incident):
         dispatch.task("controller.advance", successor.pk)
     return successor
 
 
-def _none_left(failover: Failover, successor: Failover, job: Job, incident: Incident) -> str:
-    """Return why a request that turned into a restart in place is not carried out, '' where it is."""
+def _ends_here(failover: Failover, successor: Failover, job: Job, incident: Incident) -> bool:
+    """Give up a request that turned into a restart in place for which nothing is left, and return whether that was so.
+
+    The budget is that of automation: where a person decides anyway, the request shows that it is used up.
+    """
     if successor.kind != Kind.RESTART_IN_PLACE or failover.kind == Kind.RESTART_IN_PLACE:
-        return ""
-    decision, _ = budget.after(job, incident)
-    return decision.reason if decision.verdict in budget.NONE_LEFT else ""
+        return False
+    decision, end = budget.after(job, incident)
+    if decision.verdict is Verdict.NO_PROGRESS:
+        holding.no_progress(job, incident, end, decision)
+        move(successor, Outcome(Event.GAVE_UP, {"reason": decision.reason, effects.WAITS: True}))
+        return True
+    if decision.verdict is not Verdict.USED_UP:
+        return False
+    if budget.asks_a_person(successor):
+        budget.show(successor, decision)
+        return False
+    move(successor, Outcome(Event.GAVE_UP, {"reason": decision.reason}))
+    return True
 
 
 def _carried(failover: Failover) -> Refused:

@@ -3,7 +3,6 @@
 Only a recovery that is made says so: where such a loss is only observed, everything that was saved stays good.
 """
 
-from reliability import conf
 from reliability.domain.faults import Action
 from reliability.domain.modes import Mode
 from reliability.domain.snapshots import SnapshotId
@@ -29,7 +28,7 @@ def _recovered_from(finding: Finding, incident: Incident, job: Job) -> bool:
     """Return whether it is what the recovery is for, or would be were nothing worse found."""
     if incident.code == NO_NUMBER:
         return incident.action != Action.OBSERVE
-    policy = {**conf.cluster_policy().actions, **job.class_actions}.get(finding.fault_class)
+    policy = fault_context.class_actions(job).get(finding.fault_class)
     if Action.OBSERVE in (finding.action, policy) or _is_planned(finding):
         return False
     return precision.mode_for(NO_NUMBER, precision.group_of(finding.node)) is not Mode.SHADOW

@@ -11,13 +11,11 @@ from reliability.domain.snapshots import SnapshotId
 from reliability.models import Failover, OrderRecord, Rank, Snapshot
 from reliability.selectors import core
 from reliability.services import launch, orders, snapshots
-from reliability.services.failovers import budget, endings, holding, placing, restoring
+from reliability.services.failovers import budget, effects, endings, holding, placing, restoring
 from reliability.services.failovers.moves import Outcome
 
 RESTORE_MISMATCH = 86
 """Exit code of a rank whose restore file did not verify."""
-WAITS = "waits"
-"""Detail of a recovery that was given up so that its job waits for a person."""
 SETTLE_S = 2.0
 """So long the end of a rank that suffers from another's waits for that one's."""
 
@@ -103,7 +101,9 @@ def _rank_failed(failover: Failover, rank: Rank, now: datetime) -> Outcome | Non
     }
     if decision.verdict is Verdict.NO_PROGRESS:
         holding.no_progress(failover.job, failover.incident, end, decision)
-        return Outcome(Event.GAVE_UP, {**detail, "step": failover.restore_step, "reason": decision.reason, WAITS: True})
+        return Outcome(
+            Event.GAVE_UP, {**detail, "step": failover.restore_step, "reason": decision.reason, effects.WAITS: True}
+        )
     over = decision.reason if decision.verdict is Verdict.USED_UP else endings.held_by_table(end)
     if over:
         return Outcome(Event.GAVE_UP, {**detail, "step": failover.restore_step, "reason": over})
