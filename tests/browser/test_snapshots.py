@@ -76,7 +76,7 @@ def test_a_new_step_and_a_bad_copy_show_without_a_reload(watched: Watched, clust
 def test_work_at_risk_counts_by_itself(watched: Watched, cluster: dict[str, Any]) -> None:
     page = watched.sign_in()
     page.goto(f"{watched.site.url}{LEDGER}")
-    age = page.locator("#state .big time")
+    age = page.locator("section[aria-labelledby=s-risk] time").first
     first = age.inner_text()
     expect(age).not_to_have_text(first)
 
