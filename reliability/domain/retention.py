@@ -6,7 +6,7 @@ Whatever a rule says, the newest snapshot of the line that can be restored stays
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -143,9 +143,8 @@ def decide(
 
 def _evidence(own: Sequence[Held], tier: Tier, rule: TierRule, now: float) -> set[SnapshotId]:
     """Return which distrusted snapshots the rule would keep, were they trusted."""
-    trusted = {each.snapshot: replace(each, distrusted=False) for each in own}
-    whole = [each for each in trusted.values() if _is_whole(each, tier)]
-    return _wanted(whole, rule, now) & {each.snapshot for each in own if each.distrusted}
+    there = [each for each in own if _is_all_there(each, tier)]
+    return _wanted(there, rule, now) & {each.snapshot for each in own if each.distrusted}
 
 
 def _place(each: Held) -> tuple[int, int]:
@@ -153,8 +152,12 @@ def _place(each: Held) -> tuple[int, int]:
 
 
 def _is_whole(each: Held, tier: Tier) -> bool:
+    return not each.distrusted and _is_all_there(each, tier)
+
+
+def _is_all_there(each: Held, tier: Tier) -> bool:
     """An SSD's copies count together with those on storage: a rank that moved reads the one, the others the other."""
-    return not each.distrusted and (each.durable if tier is Tier.SSD else tier in each.complete)
+    return each.durable if tier is Tier.SSD else tier in each.complete
 
 
 def _parted(held: Iterable[Held], line: Mapping[int, int | None]) -> tuple[list[Held], list[Held]]:

@@ -39,21 +39,23 @@ class Readable:
         self.any_tier.add(rank)
         self.holders.setdefault(rank, set()).add(node)
 
-    def complete(self, ranks: int, *, tier: str = "", without: str = "") -> bool:
-        """Return whether every rank can be read (from that tier), also when the node `without` is gone."""
+    def complete(self, ranks: int, *, tier: str = "", without: Collection[str] = ()) -> bool:
+        """Return whether every rank can be read (from that tier), also when all nodes of `without` are gone."""
         if tier:
             return len(self.by_tier.get(tier, ())) >= ranks
         if len(self.any_tier) < ranks:
             return False
-        return not without or all(holders != {without} for holders in self.holders.values())
+        return all(holders.difference(without) for holders in self.holders.values())
 
     def lacking(self, ranks: int) -> list[int]:
         """Return the ranks that cannot be read from anywhere."""
         return [rank for rank in range(ranks) if rank not in self.any_tier]
 
 
-def newest(found: Mapping[SnapshotId, Readable], ranks: int, *, tier: str = "", without: str = "") -> SnapshotId | None:
-    """Return the newest snapshot that can be restored (from that tier alone; when that node is gone), or None."""
+def newest(
+    found: Mapping[SnapshotId, Readable], ranks: int, *, tier: str = "", without: Collection[str] = ()
+) -> SnapshotId | None:
+    """Return the newest snapshot that can be restored (from that tier alone; when those nodes are gone), or None."""
     fit = (each for each, readable in found.items() if readable.complete(ranks, tier=tier, without=without))
     return max(fit, key=lambda each: (each.step, each.epoch), default=None)
 
@@ -66,12 +68,6 @@ def nodes_at_risk(
     whole = [each for each in ordered if found[each].complete(ranks)]
     fatal = {each: _fatal(found[each]) for each in whole}
     return {node: next((each for each in whole if node not in fatal[each]), None) for node in nodes}
-
-
-def newest_without(found: Mapping[SnapshotId, Readable], ranks: int, nodes: Collection[str]) -> SnapshotId | None:
-    """Return from which snapshot the job goes on when all of these nodes are gone, None when from none."""
-    left = [each for each in found if all(found[each].holders.get(rank, set()) - set(nodes) for rank in range(ranks))]
-    return max(left, key=lambda each: (each.step, each.epoch), default=None)
 
 
 def _fatal(readable: Readable) -> set[str]:

@@ -137,7 +137,7 @@ def _node_risks(
 
 def risk_without(line: JobLine, nodes: Collection[str]) -> Risk:
     """Return what it costs that all of these nodes are gone."""
-    newest = domain.newest_without(line.coverage.readable, line.job.world_size, nodes)
+    newest = domain.newest(line.coverage.readable, line.job.world_size, without=nodes)
     return _risk(line.coverage, newest, line.step, line.step_s)
 
 

@@ -136,13 +136,12 @@ def _give_to_the_end_before(job: Job) -> None:
 
 def _give_to_what_they_end(job: Job) -> None:
     """That something is over belongs to the incident in which it began, also that of an earlier job: it opens none."""
-    table = fault_codes.table()
-    for end in unjudged().filter(job=job):
-        what = table.lookup(end.code).clears
-        if what:
-            began = Finding.objects.filter(node=end.node_id, code=what, pk__lt=end.pk).order_by("-pk").first()
-            if began is not None and began.incident is not None and began.incident.job_id != job.pk:
-                Finding.objects.filter(pk=end.pk).update(incident=began.incident)
+    ends = {row.code: row.clears for row in fault_codes.table().values() if row.clears}
+    for end in unjudged().filter(job=job, code__in=ends):
+        what = Finding.objects.filter(node=end.node_id, code=ends[end.code], pk__lt=end.pk)
+        began = what.select_related("incident").order_by("-pk").first()
+        if began is not None and began.incident is not None and began.incident.job_id != job.pk:
+            Finding.objects.filter(pk=end.pk).update(incident=began.incident)
 
 
 def mute_planned(rows: QuerySet[Finding]) -> None:

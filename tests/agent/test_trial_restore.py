@@ -75,12 +75,16 @@ def tree(folder: Path) -> dict[str, tuple[int, int]]:
     return {str(path): (path.stat().st_ino, path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()}
 
 
+def files_of(agent: AgentProcess) -> dict[str, tuple[int, int]]:
+    return tree(agent.memory("lm") / "mem") | tree(agent.folder / "ssd")
+
+
 def settled(agent: AgentProcess) -> dict[str, tuple[int, int]]:
     """Return the files of the job once the movers have nothing more to do with them."""
     looks: list[dict[str, tuple[int, int]]] = []
 
     def unchanged() -> bool:
-        looks.append(tree(agent.memory("lm") / "mem") | tree(agent.folder / "ssd"))
+        looks.append(files_of(agent))
         return len(looks) >= 20 and all(each == looks[-1] for each in looks[-20:])
 
     until(unchanged, 60)
@@ -99,8 +103,7 @@ def test_a_good_snapshot_passes_and_nothing_of_the_job_is_touched(
     ]
     assert result["size_bytes"] == sum(copy["size_bytes"] for copy in copies)
     assert (result["bad"], result["unread"]) == ([], [])
-    after = tree(agent.memory("lm") / "mem") | tree(agent.folder / "ssd")
-    assert after == before
+    assert files_of(agent) == before
     assert rooms(agent) == []
 
 

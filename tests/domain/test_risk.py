@@ -82,7 +82,7 @@ def test_with_several_nodes_gone_at_once_only_what_none_of_them_holds_alone_coun
     copies: list[Copy], gone: set[str]
 ) -> None:
     kept = [each for each in copies if each.node not in gone]
-    found = risk.newest_without(readable(copies, "abc"), RANKS, gone)
+    found = risk.newest(readable(copies, "abc"), RANKS, without=gone)
     assert found == risk.newest(readable(kept, "abc"), RANKS)
     for node in gone if len(gone) == 1 else ():
         assert found == risk.nodes_at_risk(readable(copies, "abc"), RANKS, [node])[node]
