@@ -190,10 +190,11 @@ except Exception as error:
         "postgresql://user:password@host/name"
     ) from error
 if DATABASES["default"].get("ENGINE", "").endswith("sqlite3"):
+    DATABASES["default"]["ENGINE"] = "webapp.sqlite3"
     DATABASES["default"]["OPTIONS"] = {
         "transaction_mode": "IMMEDIATE",
-        "timeout": 20,
-        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+        "timeout": 20,  # until the connection is open; then webapp/sqlite3 waits
+        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA busy_timeout=2;",
     }
     # Tests use a file as well, in a folder of the run (tests/conftest.py): threads cannot share a database in memory.
     DATABASES["default"]["TEST"] = {"NAME": str(Path(gettempdir()) / f"stepkeeper-test-{os.getpid()}.sqlite3")}

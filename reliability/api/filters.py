@@ -103,8 +103,19 @@ class SnapshotFilters(filters.FilterSet):
     job = filters.CharFilter(field_name="job__name")
     epoch = filters.NumberFilter(min_value=0, max_value=2**31 - 1, decimal_places=0)
     step = filters.NumberFilter(min_value=0, max_value=2**62, decimal_places=0)
+    up_to_step = filters.NumberFilter(
+        field_name="step",
+        lookup_expr="lte",
+        min_value=0,
+        max_value=2**62,
+        decimal_places=0,
+        label="steps up to this one",
+    )
     distrusted = filters.TypedChoiceFilter(
         choices=(("true", "true"), ("false", "false")), coerce=lambda text: text == "true", label="true or false"
+    )
+    removed = filters.ChoiceFilter(
+        choices=(("true", "true"), ("false", "false")), method="by_removal", label="whether all copies were removed"
     )
     node = filters.CharFilter(method="by_node", label="a node that holds a copy")
     tier = filters.MultipleChoiceFilter(choices=choices(Tier), method="by_tier", label="tier")
@@ -116,6 +127,11 @@ class SnapshotFilters(filters.FilterSet):
     class Meta:
         model = Snapshot
         fields = ()
+
+    def by_removal(self, rows: QuerySet[Snapshot], _name: str, value: str) -> QuerySet[Snapshot]:
+        """Keep those of which retention removed every copy, or the others."""
+        kept = ledger_rows.not_removed(rows)
+        return kept if value == "false" else rows.exclude(pk__in=kept.values("pk"))
 
     def by_node(self, rows: QuerySet[Snapshot], _name: str, value: str) -> QuerySet[Snapshot]:
         """Keep those of which the node holds a copy, or held one."""

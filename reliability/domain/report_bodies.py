@@ -128,5 +128,7 @@ BODIES: Mapping[str, Reader] = {
 }
 """Readers of report bodies by kind. A kind that is not here is malformed."""
 
+OF_COPIES = frozenset({"snapshot_copy", "snapshot_removed", "snapshot_problem"})
+"""Tell of copies of snapshots. They are many, and nothing is decided sooner by reading them before what else came."""
 NEEDS_JOB = frozenset({"rank_exit", "first_step", "snapshot_copy", "snapshot_removed", "standstill"})
 """Kinds that belong to a job."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from reliability.domain import sizes
 from reliability.domain.snapshots import SnapshotId, Tier, in_lineage
 from reliability.errors import InvalidInput
 
@@ -88,10 +89,11 @@ def check(rule: TierRule, *, snapshot_bytes: int | None = None, prefix: str = ""
     _within(f"{prefix}keep_for_s", rule.keep_for_s, 0, LONGEST_S, "At most a hundred years; 0 for no such wish.")
     _within(f"{prefix}cap_bytes", rule.cap_bytes, 0, MOST_BYTES, "A number of bytes; 0 for no cap.")
     if rule.cap_bytes and snapshot_bytes and rule.cap_bytes < snapshot_bytes:
+        twice = sizes.spoken(2 * snapshot_bytes)
         raise InvalidInput(
             f"{prefix}cap_bytes",
-            f"{_size(rule.cap_bytes)} is less than one snapshot of this job, {_size(snapshot_bytes)}",
-            hint=f"Give at least {_size(2 * snapshot_bytes)}: the last one stays until the next is whole. 0: no cap.",
+            f"{sizes.spoken(rule.cap_bytes)} is less than one snapshot of this job, {sizes.spoken(snapshot_bytes)}",
+            hint=f"Give at least {twice}: the last one stays until the next is whole. 0: no cap.",
         )
 
 
@@ -233,7 +235,7 @@ def _over_cap(
         return []
     left = {each.snapshot for each in on_tier} - {each.snapshot for each in gone}
     used = sum(each.size_bytes[tier] for each in on_tier if each.snapshot in left)
-    words = f"All that is kept is more than the cap of {_size(rule.cap_bytes)}, and it is the oldest."
+    words = f"All that is kept is more than the cap of {sizes.spoken(rule.cap_bytes)}, and it is the oldest."
     found = []
     for each in sorted(older, key=lambda each: not each.distrusted):
         if used <= rule.cap_bytes:
@@ -246,14 +248,6 @@ def _over_cap(
 
 def _removal(each: Held, tier: Tier, why: Why, words: str) -> Removal:
     return Removal(each.snapshot, tier, why, words, each.size_bytes[tier])
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"
 
 
 def _time(seconds: float) -> str:

@@ -28,7 +28,9 @@ def opened(folder: Path) -> Iterator[Callable[[Any, Path], None]]:
     def write(state: Any, _folder: Path) -> None:
         if not holds_files(state):
             raise InvalidInput(
-                "--to", f"{folder.name} tells no format", hint="End it with .safetensors, .pt or .pth: it is no folder."
+                "--to",
+                f"{folder.name} names a folder, and this snapshot is one state and no files",
+                hint="Name a file that ends with .safetensors, .pt or .pth.",
             )
         folder.mkdir(parents=True, exist_ok=True)
         _write(state[KIND], into)

@@ -3,18 +3,10 @@
 import time
 from typing import TextIO
 
+from reliability.domain.sizes import spoken
+
 WIDTH = 30
 EVERY_S = 0.1
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-
-
-def size_text(size_bytes: float) -> str:
-    """Return a number of bytes as people read it."""
-    for unit in _UNITS[:-1]:
-        if size_bytes < 1024:
-            return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
-        size_bytes /= 1024
-    return f"{size_bytes:.1f} {_UNITS[-1]}"
 
 
 class Bar:
@@ -53,5 +45,5 @@ class Bar:
         per_s = self._done / elapsed_s if elapsed_s > 0 else 0.0
         left = f", {(self._total - self._done) / per_s:.0f} s left" if per_s and share < 1 else ""
         bar = "#" * filled + "." * (WIDTH - filled)
-        speed = f"{size_text(self._done)} of {size_text(self._total)}, {size_text(per_s)}/s{left}"
+        speed = f"{spoken(self._done)} of {spoken(self._total)}, {spoken(per_s)}/s{left}"
         return f"{self._label} [{bar}] {share:4.0%} {speed}"

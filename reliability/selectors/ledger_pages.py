@@ -61,11 +61,11 @@ class JobLedger:
         return tuple(dict.fromkeys(node.name for node in nodes if node.health == NodeHealth.UNREACHABLE))
 
     @property
-    def worst(self) -> str:
-        """The node whose loss costs most, '' where another's would cost the same."""
-        costs = [each.restore_step or 0 for each in self.line.node_risks]
-        alone = bool(costs) and costs.count(min(costs)) == 1 and len(costs) > 1
-        return self.line.node_risk.node if alone else ""
+    def lost_ranks(self) -> tuple[int, ...]:
+        """The ranks of the nodes that are not heard."""
+        per_node, lost = self.line.job.ranks_per_node, set(self.lost)
+        slots = [slot.index for slot in self.line.slots if slot.node and slot.node.name in lost]
+        return tuple(rank for index in sorted(slots) for rank in range(index * per_node, (index + 1) * per_node))
 
     @property
     def now(self) -> Risk:

@@ -85,6 +85,13 @@ class JobLine:
         return self.plain and self.job.snapshot_folder is None and not self.process_risk.restore_step
 
     @property
+    def costliest(self) -> str:
+        """The node whose loss costs most, '' where another's would cost the same."""
+        costs = [each.restore_step or 0 for each in self.node_risks]
+        alone = len(costs) > 1 and costs.count(min(costs)) == 1
+        return self.node_risk.node if alone else ""
+
+    @property
     def over(self) -> bool:
         """Whether nothing of it can be lost any more."""
         return self.job.state in Job.TERMINAL

@@ -9,6 +9,7 @@ from reliability.errors import DomainError, StaleProposal
 from reliability.models import Decision, Failover, Incident, Job
 from reliability.selectors import core
 from reliability.services import clock, decisions, dispatch, failovers, nodes
+from reliability.services.incident_locks import locked
 
 OPERATE = "reliability.operate_job"
 HOLD_REASON = "Decision {pk}, had done by hand: {summary}"
@@ -49,13 +50,12 @@ def carry_out(decision: Decision, *, by: decisions.Person) -> Failover | None:
         raise PermissionDenied("Having a decision carried out needs the permission operate_job.")
     name = str(by.get_username())  # type: ignore[union-attr]
     with transaction.atomic():
-        if decision.job_id:
-            Job.objects.select_for_update().get(pk=decision.job_id)
-        locked = Decision.objects.select_for_update(no_key=True, of=("self",)).get(pk=decision.pk)
-        _check(locked)
-        Decision.objects.filter(pk=locked.pk).update(by_hand=name, by_hand_at=clock.now())
-        incident = _raised(locked)
-        failover = _do(locked, incident, name)
+        incident = locked(decision.incident)
+        standing = Decision.objects.select_for_update(no_key=True, of=("self",)).get(pk=decision.pk)
+        _check(standing)
+        Decision.objects.filter(pk=standing.pk).update(by_hand=name, by_hand_at=clock.now())
+        _raise(incident, standing)
+        failover = _do(standing, incident, name)
         decision.refresh_from_db()
         dispatch.changed("overview", f"incident:{incident.pk}")
     return failover
@@ -76,16 +76,14 @@ def _check(decision: Decision) -> None:
         raise DomainError(f"Failover {standing.pk} of job {decision.job} is open.", hint="Decide on that one.")
 
 
-def _raised(decision: Decision) -> Incident:
+def _raise(incident: Incident, decision: Decision) -> None:
     """The incident becomes what was decided, nothing of it is held back, and it is open again if it was closed."""
-    incident = Incident.objects.get(pk=decision.incident_id)
     incident.code, incident.node = decision.code, decision.node
     incident.fault_class, incident.action = decision.fault_class, decision.action
     incident.summary = decision.summary or incident.summary
     incident.closed_at, incident.close_reason = None, ""
     incident.held_back, incident.meanwhile = False, ""
     incident.save()
-    return incident
 
 
 def _do(decision: Decision, incident: Incident, name: str) -> Failover | None:

@@ -16,6 +16,7 @@ from reliability.domain.faults.radius import Sighting, reach
 from reliability.models import Finding, Incident, Node
 from reliability.selectors import core, fault_codes
 from reliability.services import clock, dispatch, holds, incident_log, incidents, many_nodes, node_health, nodes
+from reliability.services.incident_locks import locked
 from reliability.services.node_events import AUTOMATION
 
 JOINED_S = 600.0
@@ -131,7 +132,7 @@ def _retell(incident: Incident, far: Reach | None) -> None:
 def release(incident: Incident, *, by: str, note: str) -> None:
     """Hold and mark every node of a held-back incident after all. Raises DomainError when nothing is held back."""
     with transaction.atomic():
-        incident = Incident.objects.select_for_update().get(pk=incident.pk)
+        incident = locked(incident)
         many_nodes.released(incident, by=by, note=note)
         for node in Node.objects.filter(name__in=incident.reach.get("nodes", ())).order_by("name"):
             holds.hold(node, owner=AUTOMATION, reason=incident.summary)

@@ -5,7 +5,7 @@ The decision is repeated by every reconciliation until it is made, so nothing ha
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -21,14 +21,11 @@ from reliability.domain.health import NodeHealth
 from reliability.domain.modes import Mode
 from reliability.errors import DomainError
 from reliability.models import Failover, Finding, Incident, Job, Node, Rank, Report
-from reliability.selectors import core, fault_codes, fault_context, maintenance, monitors, standing
+from reliability.selectors import core, fault_codes, fault_context, maintenance, standing
 from reliability.services import clock, decisions, dispatch, failovers, incident_log, many_nodes, nodes
 from reliability.services.failovers import fitness
+from reliability.services.incident_locks import locked
 
-QUIET_S = 600.0
-"""An incident that is only observed is closed after this long without a new finding."""
-CLOSED_ELSEWHERE = ("control-plane", "tier-filling")
-"""Incidents that stay open until what they tell of is over, however quiet it is."""
 TEARDOWN_S = 60.0
 """So long after a fault the kernel's lines about what was torn down may come."""
 UNREACHED = ("agent-silent", "engine-lost")
@@ -310,17 +307,6 @@ def _hit_again(standing: Failover, incident: Incident) -> bool:
     return fitness.moving(incident).filter(epoch=standing.to_epoch, node__in=part).exists()
 
 
-def close_quiet(now: datetime) -> None:
-    """Close incidents that were only observed and to which nothing was added for QUIET_S."""
-    observed = Incident.objects.filter(closed_at=None, action=Action.OBSERVE).exclude(code__in=CLOSED_ELSEWHERE)
-    limit, matcher = now - timedelta(seconds=QUIET_S), fault_codes.matcher()
-    for incident in observed.filter(opened_at__lt=limit):
-        if monitors.stands(incident.node_id, incident.code, now) or fault_context.lasts(incident, matcher, now=now):
-            continue
-        if not incident.findings.filter(found_at__gte=limit).exists():
-            Incident.objects.filter(pk=incident.pk).update(closed_at=now, close_reason="Nothing new was found.")
-
-
 def undecided() -> list[int]:
     """Return jobs with findings that nobody has judged yet, and those that wait for a node."""
     rows = unjudged().exclude(job=None).values("job_id").annotate(first=Min("id")).order_by("first")
@@ -337,7 +323,7 @@ def release_of_job(incident: Incident, *, by: str, note: str) -> None:
     """Do what a held-back incident of a job calls for after all. Raises DomainError when nothing is held back."""
     with transaction.atomic():
         job = Job.objects.select_for_update(no_key=True).get(incidents=incident)
-        incident = Incident.objects.select_for_update().get(pk=incident.pk)
+        incident = locked(incident)
         many_nodes.released(incident, by=by, note=note)
         if job.state in Job.TERMINAL:
             raise DomainError(f"Job {job.name} is over.", hint="Close the incident.")

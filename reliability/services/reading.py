@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from reliability.domain import faults
+from reliability.domain.failover import State
 from reliability.domain.orders import OrderKind
 from reliability.domain.parts import Difference
 from reliability.domain.snapshots import SnapshotId, Tier
@@ -32,7 +33,7 @@ from reliability.services import (
     watching,
 )
 
-FollowUp = tuple[Literal["judge", "judge_node", "recover", "drive", "check", "trial", "watch"], int]
+FollowUp = tuple[Literal["judge", "judge_node", "recover", "drive", "check", "trial", "watch", "copied"], int]
 Reader = Callable[[Report], list[FollowUp]]
 PROBES = (OrderKind.PROBE_SERVE, OrderKind.PROBE_MEASURE, OrderKind.PROBE_SDC)
 
@@ -48,6 +49,7 @@ def follow_up(each: FollowUp) -> None:
         "check": check,
         "trial": trial_restores.drive,
         "watch": watching.look_at,
+        "copied": copied,
     }
     boundary.apart(f"Follow-up {what}", work[what], pk, id=pk)
 
@@ -57,6 +59,13 @@ def judge(job_id: int) -> None:
     incidents.judge(job_id)
     standing = core.open_failover(Job.objects.get(pk=job_id))
     if standing is not None:
+        failovers.advance(standing.pk)
+
+
+def copied(job_id: int) -> None:
+    """Go on with the recovery of a job that waits until its copies are in the ledger."""
+    standing = core.open_failover(Job.objects.get(pk=job_id))
+    if standing is not None and standing.state == State.RESTORING:
         failovers.advance(standing.pk)
 
 
@@ -245,13 +254,14 @@ def _standstill(row: Report) -> list[FollowUp]:
 def _snapshot_copy(row: Report) -> list[FollowUp]:
     job = spoken_of.job_of(row)
     copy = snapshots.record_copy(job, row.node, row.body, at=row.received_at)
+    following: list[FollowUp] = [("copied", job.pk)]
     if not row.body.get("parts") or copy.tier != Tier.MEMORY:
-        return []
+        return following
     different = parts.record(job, copy.snapshot, row.body)
     if row.body.get("head"):  # it is kept in its own place, and no longer than that
         row.body = {**row.body, "head": None}
         row.save(update_fields=["body"])
-    return [] if different is None else _differing(row, job, copy.snapshot_id, different)
+    return following if different is None else [*following, *_differing(row, job, copy.snapshot_id, different)]
 
 
 def _differing(row: Report, job: Job, snapshot: int, different: Difference) -> list[FollowUp]:

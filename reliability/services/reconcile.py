@@ -33,6 +33,7 @@ from reliability.services import (
     orders,
     partners,
     plans,
+    quiet_incidents,
     reading,
     reports,
     rooms,
@@ -105,7 +106,7 @@ def _judge(now: datetime) -> None:
         boundary.apart("Judging a job", reading.judge, job_id, job=job_id)
     for node_id in incidents.undecided_nodes():
         boundary.apart("Judging a node", node_incidents.judge_node, node_id, node=node_id)
-    incidents.close_quiet(now)
+    quiet_incidents.close_quiet(now)
 
 
 def _drive_jobs(now: datetime) -> None:

@@ -1,8 +1,9 @@
 """What did the nodes report, is it kept, and what does each report mean?
 
 `accept` keeps reports before they are answered: (node, incarnation, seq) once. `process_new` gives each its meaning,
-in the order of arrival; when more wait than it reads at once, each node gets the same share. A report that cannot be
-used is refused with the reason and never blocks those behind it.
+in the order of arrival; when more wait than it reads at once, each node gets the same share. Only what tells of copies
+of snapshots, which is most of all by far, waits until nothing else does. A report that cannot be used is refused with
+the reason and never blocks those behind it.
 """
 
 import logging
@@ -13,8 +14,9 @@ from datetime import datetime
 from typing import Any
 
 from django.db import InterfaceError, OperationalError, transaction
-from django.db.models import Min
+from django.db.models import Min, QuerySet
 
+from reliability.domain.report_bodies import OF_COPIES
 from reliability.domain.reports import Item
 from reliability.errors import InvalidInput, ReliabilityError, StaleEpoch
 from reliability.models import Job, Node, Report
@@ -22,6 +24,8 @@ from reliability.services import clock, dispatch, flood, turns
 from reliability.services.reading import READERS, FollowUp, follow_up
 
 CHUNK = 100
+COPIES_AT_ONCE = 10
+"""So many reports of copies are read before it is asked again whether something else waits."""
 EPOCH_FREE = frozenset({"order_result", "order_refused", "snapshot_removed"})
 """An order's result is matched with the order itself, whose epoch is known; what is removed is gone in every epoch."""
 WAITING = "reports-waiting"
@@ -200,14 +204,19 @@ def _ask_for_the_rest() -> None:
 
 
 def _next() -> list[int]:
-    """Return which reports are read next, in the order of arrival: all that wait, or of each node the same share."""
+    """Return which reports are read next: those of copies of snapshots only while nothing else waits."""
     waiting = Report.objects.filter(state=Report.State.NEW)
-    ids = list(waiting.order_by("id").values_list("pk", flat=True)[: CHUNK + 1])
-    if len(ids) <= CHUNK:
+    return _shared(waiting.exclude(kind__in=OF_COPIES), CHUNK) or _shared(waiting, COPIES_AT_ONCE)
+
+
+def _shared(waiting: QuerySet[Report], most: int) -> list[int]:
+    """Return `most` reports in the order of arrival: all that wait, or of each node the same share."""
+    ids = list(waiting.order_by("id").values_list("pk", flat=True)[: most + 1])
+    if len(ids) <= most:
         return ids
     senders = waiting.values("node_id").annotate(first=Min("id")).order_by("first").values_list("node_id", flat=True)
-    nodes = list(senders[:CHUNK])
-    share = max(1, CHUNK // max(1, len(nodes)))
+    nodes = list(senders[:most])
+    share = max(1, most // max(1, len(nodes)))
     return sorted(
         pk for node in nodes for pk in waiting.filter(node=node).order_by("id").values_list("pk", flat=True)[:share]
     )

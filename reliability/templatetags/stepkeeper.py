@@ -11,6 +11,7 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from reliability.domain import sizes
 from reliability.domain.ledger import spans
 from reliability.domain.planner import durations
 from reliability.models import Failover
@@ -143,12 +144,7 @@ def sized(count: Any) -> str:
     """Write a number of bytes; what a node tells may be anything, so what is no number is unknown."""
     if isinstance(count, bool) or not isinstance(count, int | float):
         return UNKNOWN
-    value = float(count)
-    for unit in ("B", "KB", "MB", "GB"):
-        if value < 1000:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:.1f} TB"
+    return sizes.spoken(count)
 
 
 @register.filter

@@ -4,7 +4,7 @@ Works on any tier from what is stored there alone, for when there is nothing els
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from reliability.domain.snapshots import SnapshotId
 from reliability.errors import CopyMissing, DigestMismatch
@@ -20,13 +20,17 @@ Told = Callable[[int], object]
 
 @dataclass(frozen=True, kw_only=True)
 class Stored:
-    """One snapshot of `ranks` ranks: the key of each, its bytes, and why a shard cannot be used."""
+    """One snapshot of `ranks` ranks: the key of each, its bytes, and why a shard cannot be used.
+
+    `taken_at`: Unix time by the clock of the node that saved last, None where no record says. Nothing is decided by it.
+    """
 
     snapshot: SnapshotId
     ranks: int
     keys: Mapping[int, str]
     sizes: Mapping[int, int]
     problems: Mapping[int, str] = field(default_factory=dict)
+    taken_at: float | None = None
 
     @property
     def whole(self) -> bool:
@@ -45,13 +49,7 @@ class Stored:
 
     def without(self, rank: int, why: str) -> "Stored":
         """Return it with what is wrong with a rank's shard."""
-        return Stored(
-            snapshot=self.snapshot,
-            ranks=self.ranks,
-            keys=self.keys,
-            sizes=self.sizes,
-            problems={**self.problems, rank: why},
-        )
+        return replace(self, problems={**self.problems, rank: why})
 
 
 def stored(tier: TierStore, *, ranks: int = 0) -> list[Stored]:
@@ -69,13 +67,23 @@ def stored(tier: TierStore, *, ranks: int = 0) -> list[Stored]:
 
 
 def _described(tier: TierStore, snapshot: SnapshotId, keys: Mapping[int, str], ranks: int) -> Stored:
-    sizes, problems = {}, {}
+    sizes, problems, taken = {}, {}, []
     for rank, key in sorted(keys.items()):
         try:
-            sizes[rank] = int(tier.record(key)["size_bytes"])
+            record = tier.record(key)
         except CopyMissing as error:  # an unusable record is one too
             problems[rank] = error.message
-    return Stored(snapshot=snapshot, ranks=ranks, keys=dict(sorted(keys.items())), sizes=sizes, problems=problems)
+            continue
+        sizes[rank] = int(record["size_bytes"])
+        taken += [float(record["taken_at"])] if record.get("taken_at") else []
+    return Stored(
+        snapshot=snapshot,
+        ranks=ranks,
+        keys=dict(sorted(keys.items())),
+        sizes=sizes,
+        problems=problems,
+        taken_at=max(taken, default=None),
+    )
 
 
 def verified(tier: TierStore, snapshot: Stored, told: Told = int) -> Stored:

@@ -1,6 +1,7 @@
 """The ledger of snapshots: over all jobs, of one job, and one step with every rank and tier."""
 
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib.auth.decorators import permission_required
 from django.core.paginator import Paginator
@@ -58,6 +59,7 @@ def job_ledger(request: HttpRequest, name: str) -> HttpResponse:
         "page": page,
         "hidden": 0 if any(listed.data.get(name) for name in listed.filters) else taken.count() - page.paginator.count,
         "others": _without(request, "page", "open"),
+        "csv": _same_rows(job, listed),
         "meanings": MEANING,
         "opened": ledger_pages.opened(request.GET.get("open", ""), ledger.rows),
         "ledger": ledger,
@@ -100,6 +102,15 @@ def _page(request: HttpRequest, found: Snapshot, form: DistrustForm, status: int
         "distrust_form": form,
     }
     return render_page(request, "snapshots/page.html", context, topics=[f"job:{found.job_id}"], status=status)
+
+
+def _same_rows(job: Job, listed: LedgerFilter) -> str:
+    """Return the query by which REST lists what the page lists."""
+    asked = {name: value for name in ("tier", "state", "since_step", "removed") if (value := listed.data.get(name))}
+    asked["up_to_step"] = asked.pop("since_step", "")
+    if not asked.pop("removed", "") and "state" not in asked:
+        asked["removed"] = "false"
+    return urlencode({"job": job.name, **{name: value for name, value in asked.items() if value}, "format": "csv"})
 
 
 def _without(request: HttpRequest, *names: str) -> str:

@@ -295,10 +295,10 @@ def test_a_bar_shows_share_speed_and_what_is_left_on_a_terminal_alone() -> None:
 
     terminal, file = Terminal(), io.StringIO()
     for stream in (terminal, file):
-        with Bar(stream, "step 40", 4 * 2**20) as bar:
-            bar.add(2**20)
+        with Bar(stream, "step 40", 4_000_000) as bar:
+            bar.add(1_000_000)
     assert "step 40 [" in terminal.getvalue()
     assert file.getvalue() == ""
-    bar = Bar(file, "step 40", 4 * 2**20)
-    bar.add(2**20)
-    assert bar.line(2.0) == "step 40 [#######.......................]  25% 1.0 MiB of 4.0 MiB, 512.0 KiB/s, 6 s left"
+    bar = Bar(file, "step 40", 4_000_000)
+    bar.add(1_000_000)
+    assert bar.line(2.0) == "step 40 [#######.......................]  25% 1.0 MB of 4.0 MB, 500.0 KB/s, 6 s left"

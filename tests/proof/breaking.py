@@ -7,6 +7,7 @@ import runpy
 import sys
 import threading
 import time
+import traceback
 from pathlib import Path
 
 
@@ -33,7 +34,19 @@ def memory() -> None:
         taken.append(bytearray(os.urandom(1) * (16 * 2**20)))
 
 
-BREAKS = {"segfault": segfault, "bus-error": bus_error, "memory": memory}
+def write() -> None:
+    """Write to a disk until it takes no more, and end as a program does that did not expect it."""
+    try:
+        with Path("/disk/filler").open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(2**20))
+    except OSError:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+
+
+BREAKS = {"segfault": segfault, "bus-error": bus_error, "memory": memory, "write": write}
 
 
 def watch(asked: Path) -> None:

@@ -55,6 +55,8 @@ class Cluster:
     settings: dict[str, str] = field(default_factory=dict)
     kernel_logs: dict[str, str] = field(default_factory=dict)
     """Where the agent of a host reads the kernel's lines, when not in a file of that host (`kernel_log`)."""
+    agent_options: dict[str, list[str]] = field(default_factory=dict)
+    """What the agent of a host is told beside that."""
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     # -- the control plane ---------------------------------------------------
@@ -181,10 +183,18 @@ class Cluster:
                 "--ssd-dir", str(host.ssd_dir), "--join-token-file", str(token_file),
                 "--role", role, "--tier", str(tier),
                 "--kernel-log", self.kernel_logs.get(name) or f"file:{self.kernel_log(name)}",
+                *self.agent_options.get(name, ()),
             ],
             cwd=REPO, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         log.close()
+
+    def stop_agent(self, name: str) -> None:
+        """End the agent of a host; `make_fit` starts it again."""
+        process = self.processes.pop(f"agent-{name}", None)
+        if process is not None and process.poll() is None:
+            process.terminate()
+            process.wait(20)
 
     def kernel_log(self, name: str) -> Path:
         """The kernel's log of a host: all hosts have this machine's kernel, whose own log tells of none of them."""

@@ -29,6 +29,7 @@ def start(runs: Runs, **fields: Any) -> Run:
     out = Path(spec["mounts"][0]["source"])
     shutil.copy(BREAKING, out)
     spec["program"] = [f"{OUT}/{BREAKING.name}", *spec["program"]]
+    spec["mounts"] += fields.pop("mounts", [])
     job = runs.cluster.submit(spec | fields)
     run = Run(cluster=runs.cluster, job=job, example="numpy_lm", ranks_per_node=1, out=out)
     run.wait_for_restorable_step()

@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 
 from reliability.models import Failover, Finding, Incident, IncidentEvent, Job, NodeCheck
 from reliability.services import clock, incident_closing, jobs
-from reliability.services.incidents import QUIET_S
+from reliability.services.quiet_incidents import QUIET_S
 from tests.services.world import World
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]

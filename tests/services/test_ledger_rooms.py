@@ -8,7 +8,7 @@ from reliability.domain.reports import parse_batch
 from reliability.errors import InvalidInput
 from reliability.models import Failover, Incident, Job, Node, Room
 from reliability.selectors.rooms import warnings
-from reliability.services import beats, clock, incidents, rooms
+from reliability.services import beats, clock, quiet_incidents, rooms
 from tests.services.world import World
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
@@ -51,7 +51,7 @@ def test_an_ssd_that_fills_is_told_with_the_time_left_and_taken_back_when_it_is_
 def test_a_warning_stays_open_however_quiet_it_is(world: World) -> None:
     tell(world, "n1", ssd=space(1))
     world.pass_time(3600)
-    incidents.close_quiet(clock.now())
+    quiet_incidents.close_quiet(clock.now())
     assert Incident.objects.get(code="tier-filling").closed_at is None
 
 

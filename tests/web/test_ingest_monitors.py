@@ -9,7 +9,7 @@ from django.core.management import call_command
 from django.test import Client
 
 from reliability.models import Finding, Incident, MonitorState, MonitorToken, Node, Report
-from reliability.services import clock, incidents, monitors, reports
+from reliability.services import clock, incidents, monitors, quiet_incidents, reports
 from tests.services.conftest import bare_world, mailbox, set_time, world
 from tests.services.world import World
 
@@ -162,9 +162,9 @@ def test_a_condition_keeps_its_incident_open_until_the_monitor_says_that_it_is_o
     incident = Incident.objects.get(code="npd-odd-thing-is-so")
     assert incident.action == "observe"
     for _ in range(3):
-        world.pass_time(incidents.QUIET_S - 100)
+        world.pass_time(quiet_incidents.QUIET_S - 100)
         send(cluster_token, status("True"), node="s1")
-        incidents.close_quiet(clock.now())
+        quiet_incidents.close_quiet(clock.now())
     incident.refresh_from_db()
     assert incident.closed_at is None
     send(cluster_token, status("False"), node="s1")
@@ -178,7 +178,7 @@ def test_a_monitor_that_fell_silent_vouches_for_nothing_any_more(world: World, c
     send(cluster_token, {"source": "x", "conditions": [{"type": "Odd", "status": "True"}]}, node="s1")
     reports.process_new()
     world.pass_time(3600)
-    incidents.close_quiet(clock.now())
+    quiet_incidents.close_quiet(clock.now())
     assert Incident.objects.get(code="npd-odd").close_reason == "Nothing new was found."
 
 

@@ -1,4 +1,4 @@
-"""manage.py job: submit, start, stop and list guarded jobs."""
+"""manage.py job: submit, start, stop, recover and list guarded jobs."""
 
 import tomllib
 from pathlib import Path
@@ -7,9 +7,10 @@ from typing import Any
 from django.conf import settings
 from django.core.management import BaseCommand, CommandError, CommandParser
 
+from reliability.domain.failover import State
 from reliability.management.console import caller, job_named, plain_errors, table
 from reliability.models import Job
-from reliability.services import jobs
+from reliability.services import failovers, jobs
 
 
 def read_spec(path: Path) -> dict[str, Any]:
@@ -48,7 +49,7 @@ def _ranks(job: Job) -> str:
 class Command(BaseCommand):
     """Guarded jobs from the command line."""
 
-    help = "Submit, start, stop or list guarded jobs."
+    help = "Submit, start, stop, recover or list guarded jobs."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the actions."""
@@ -59,7 +60,8 @@ class Command(BaseCommand):
         submit.add_argument("--start", action="store_true", help="start it at once")
         start = actions.add_parser("start", help="start a job; one that was over goes on from its newest snapshot")
         stop = actions.add_parser("stop", help="stop a job; its snapshots stay")
-        for action in (start, stop):
+        recover = actions.add_parser("recover", help="open a recovery of a job that waits for a person")
+        for action in (start, stop, recover):
             action.add_argument("name")
         actions.add_parser("list", help="show all jobs")
 
@@ -84,6 +86,12 @@ class Command(BaseCommand):
     def _stop(self, options: dict[str, Any]) -> None:
         jobs.stop(job_named(options["name"]), by=caller())
         self.stdout.write(f"Job {options['name']} is being stopped.")
+
+    def _recover(self, options: dict[str, Any]) -> None:
+        failover = failovers.recover(job_named(options["name"]), by=caller())
+        said = f"Recovery {failover.pk} of job {options['name']} is open"
+        waits = failover.state == State.AWAITING_APPROVAL
+        self.stdout.write(f"{said} and waits for approval." if waits else f"{said}: {failover.get_state_display()}.")
 
     def _list(self, _options: dict[str, Any]) -> None:
         rows = [

@@ -3,16 +3,17 @@
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence, Set
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO, cast
 
 from django.core.management import BaseCommand, CommandError, CommandParser
 
+from reliability.domain.sizes import spoken
 from reliability.domain.snapshots import SnapshotId, Tier, in_lineage, lineage_ceilings
 from reliability.management import distrusting, exporting, pruning, stored_options
 from reliability.management.console import job_named, plain_errors, table
-from reliability.management.progress import Bar, size_text
+from reliability.management.progress import Bar
 from reliability.models import Job
 from reliability.ports import TierStore
 from reliability.selectors import core
@@ -99,13 +100,14 @@ class Command(BaseCommand):
                 each.snapshot.step,
                 each.snapshot.epoch,
                 f"{len(each.keys)}/{each.ranks}",
-                size_text(each.size_bytes),
+                spoken(each.size_bytes),
+                _taken(each),
                 ("is being removed" if each.missing and each.snapshot in going else _state(each))
                 + ("" if not line or in_lineage(each.snapshot, line) else " (abandoned line)"),
             )
             for each in found
         ]
-        self.stdout.write(table(("STEP", "EPOCH", "RANKS", "SIZE", "STATE"), rows))
+        self.stdout.write(table(("STEP", "EPOCH", "RANKS", "SIZE", "TAKEN (UTC)", "STATE"), rows))
 
     def _verify(self, tier: TierStore, found: Sequence[Stored], options: dict[str, Any], _job: Job | None) -> None:
         wrong = 0
@@ -121,7 +123,7 @@ class Command(BaseCommand):
         stored_options.check_new_folder(options["to"])
         target = DirectoryTier(options["to"])
         good = self._newest_good(tier, found, options, target)
-        self.stdout.write(f"{_name(good)} lies in {options['to']}: {size_text(good.size_bytes)}.")
+        self.stdout.write(f"{_name(good)} lies in {options['to']}: {spoken(good.size_bytes)}.")
 
     def _export(self, tier: TierStore, found: Sequence[Stored], options: dict[str, Any], _job: Job | None) -> None:
         path: Path = options["to"].absolute()
@@ -148,11 +150,11 @@ class Command(BaseCommand):
         plan = pruning.plan(found, rule=rule, line=options["line"], ledger=pruning.ledger_of(job), now=now.timestamp())
         verb = "Would remove" if options["dry_run"] else "Removes"
         for each, why in plan.gone:
-            self.stdout.write(f"{verb} {_name(each)} ({_state(each)}, {size_text(each.size_bytes)}): {why}")
+            self.stdout.write(f"{verb} {_name(each)} ({_state(each)}, {spoken(each.size_bytes)}): {why}")
         if job is not None:
             self._tell_of_ssds(job, now, dry_run=options["dry_run"])
         if options["dry_run"] or not plan.gone:
-            self.stdout.write(f"{len(plan.gone)} snapshots, {size_text(plan.size_bytes)}.")
+            self.stdout.write(f"{len(plan.gone)} snapshots, {spoken(plan.size_bytes)}.")
             return
         with self._bar(plan.newest) as bar:  # nothing goes before what stays was read
             read = catalogue.verified(tier, plan.newest, bar.add)
@@ -179,9 +181,7 @@ class Command(BaseCommand):
             if each.tier is Tier.SSD:
                 step = f"step {each.snapshot.step} of attempt {each.snapshot.epoch}"
                 verb = "Would be removed" if dry_run else "Is removed"
-                self.stdout.write(
-                    f"{verb} from SSDs by their nodes: {step} ({size_text(each.size_bytes)}): {each.words}"
-                )
+                self.stdout.write(f"{verb} from SSDs by their nodes: {step} ({spoken(each.size_bytes)}): {each.words}")
 
     def _newest_good(
         self, tier: TierStore, found: Sequence[Stored], options: dict[str, Any], target: DirectoryTier
@@ -228,6 +228,14 @@ def _ranks(each: Stored, options: dict[str, Any]) -> list[int]:
 
 def _name(each: Stored) -> str:
     return f"step {each.snapshot.step} of attempt {each.snapshot.epoch}"
+
+
+def _taken(each: Stored) -> str:
+    """Return when it was taken, by the clock of its node; what a record says may be no time at all."""
+    try:
+        return "-" if each.taken_at is None else f"{datetime.fromtimestamp(each.taken_at, UTC):%Y-%m-%d %H:%M:%S}"
+    except (ValueError, OverflowError, OSError):
+        return "-"
 
 
 def _state(each: Stored) -> str:

@@ -85,6 +85,11 @@ def propose_again(job: Job, *, by: Person) -> Failover:
     Raises PermissionDenied, and DomainError when the job does not wait, a recovery is open or nothing was found.
     """
     _may(by, ASKING, "Asking for a recovery needs the permission operate_job or approve_failover.")
+    return recover(job, by=_name(by))
+
+
+def recover(job: Job, *, by: str) -> Failover:
+    """Do what `propose_again` does, for whoever the caller vouches for. Raises DomainError."""
     with transaction.atomic():
         job = Job.objects.select_for_update().get(pk=job.pk)
         standing = core.open_failover(job)
@@ -95,7 +100,7 @@ def propose_again(job: Job, *, by: Person) -> Failover:
         incident = core.incidents_of(job).order_by("-id").first()
         if incident is None:
             raise DomainError(f"Nothing was ever found about job {job.name}.", hint="Stop it and start it again.")
-        return go_on(job, incident, by=_name(by))
+        return go_on(job, incident, by=by)
 
 
 def go_on(job: Job, incident: Incident, *, by: str) -> Failover:

@@ -6,10 +6,11 @@ from typing import Any
 
 from reliability import conf
 from reliability.domain.failover import Event
+from reliability.domain.report_bodies import OF_COPIES
 from reliability.domain.restore import RestorePoint
 from reliability.domain.snapshots import SnapshotId
 from reliability.errors import NoRestorePoint
-from reliability.models import Epoch, Failover, Node, OrderRecord
+from reliability.models import Epoch, Failover, Node, OrderRecord, Report
 from reliability.selectors import core
 from reliability.services import launch, orders, restores
 from reliability.services.failovers import placing, spoilt
@@ -17,6 +18,8 @@ from reliability.services.failovers.moves import Outcome
 
 OUTAGE = frozenset({"tier_unreachable", "timeout"})
 """What a node answers when the place of the copies cannot be reached: neither the copies nor the node are to blame."""
+READ_FIRST_S = 5.0
+"""What nodes have told of their copies by now is read first, unless that takes longer than this."""
 PAUSE_S = 1.0
 LONGEST_PAUSE_S = 15.0
 
@@ -24,6 +27,8 @@ LONGEST_PAUSE_S = 15.0
 def restoring(failover: Failover, now: datetime) -> Outcome | None:
     """Choose the restore point once an attempt, and have it brought to every node."""
     begun = Epoch.objects.filter(job=failover.job, number=failover.to_epoch).exists()
+    if not begun and _unread(failover, now):
+        return None
     try:
         point = _point(failover)
     except NoRestorePoint as error:
@@ -36,6 +41,13 @@ def restoring(failover: Failover, now: datetime) -> Outcome | None:
     if refused is not None or brought is None:
         return refused
     return _judge(failover, prepared, brought, now)
+
+
+def _unread(failover: Failover, now: datetime) -> bool:
+    """Return whether nodes told of copies that are not in the ledger yet: the newest of them may be among these."""
+    since = failover.state_since
+    waiting = Report.objects.filter(state=Report.State.NEW, job_name=failover.job.name, kind__in=OF_COPIES)
+    return (now - since).total_seconds() < READ_FIRST_S and waiting.filter(received_at__lte=since).exists()
 
 
 def moved_nodes(failover: Failover) -> list[Node]:

@@ -1,0 +1,1 @@
+"""Django's SQLite with another way to wait for the one writer."""
