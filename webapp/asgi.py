@@ -10,7 +10,9 @@ pages = get_asgi_application()
 # Django must be set up before anything that imports models.
 from reliability.api import ingest  # noqa: E402
 from reliability.consumers import websocket_application  # noqa: E402
-from webapp.threads import own_thread  # noqa: E402
+from webapp.threads import own_thread, take_turns_often  # noqa: E402
+
+take_turns_often()
 
 
 async def application(scope: ingest.Scope, receive: ingest.Receive, send: ingest.Send) -> None:

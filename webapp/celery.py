@@ -2,8 +2,9 @@
 
 import os
 
-from celery import Celery
+from celery import Celery, signals
 
+from webapp import threads
 from webapp.ticking import Every
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "webapp.settings")
@@ -58,6 +59,12 @@ def configure() -> None:
         },
     )
     app.autodiscover_tasks(["reliability"])
+
+
+@signals.worker_init.connect
+def begin_work(**_sent: object) -> None:
+    """Prepare the process of a worker."""
+    threads.take_turns_often()
 
 
 configure()

@@ -25,7 +25,7 @@ from reliability.services.reading import READERS, FollowUp, follow_up
 
 CHUNK = 100
 COPIES_AT_ONCE = 10
-"""So many reports of copies are read before it is asked again whether something else waits."""
+"""So many reports of copies are read before it is looked again for others; fewer where others are known to wait."""
 EPOCH_FREE = frozenset({"order_result", "order_refused", "snapshot_removed"})
 """An order's result is matched with the order itself, whose epoch is known; what is removed is gone in every epoch."""
 WAITING = "reports-waiting"
@@ -160,8 +160,6 @@ def process_new(limit_s: float = READING_S) -> int:
     _asked.set()  # before the lock is tried: who has it looks here after letting it go
     while _asked.is_set() and _reading.acquire(blocking=False):
         try:
-            _asked.clear()
-            turns.give_back(WAITING)  # before the first look: who keeps a report from now on asks anew
             read, ended = _read(until)
         finally:
             _reading.release()
@@ -175,23 +173,38 @@ def process_new(limit_s: float = READING_S) -> int:
 def _read(until: float) -> tuple[int, bool]:
     """Read until nothing waits or the time (monotonic seconds) is over. Returns how many, and whether nothing waits."""
     total = 0
-    while ids := _next():
-        _read_these(ids)
-        total += len(ids)
+    while ids := _looked():
+        total += _read_these(ids)
         if time.monotonic() >= until:
             return total, False
     return total, True
 
 
-def _read_these(ids: Sequence[int]) -> None:
-    """Read reports, then do what follows; also when the database fails in between, of those that were read."""
+def _looked() -> list[int]:
+    """Look for what is read next. Who keeps a report from now on asks anew, and whoever asked before is answered."""
+    if _asked.is_set():
+        _asked.clear()
+        turns.give_back(WAITING)
+    return _next()
+
+
+def _read_these(ids: Sequence[int]) -> int:
+    """Read reports, then do what follows; also when the database fails in between, of those that were read.
+
+    Copies wait for what is kept meanwhile. Returns how many were read.
+    """
     following: dict[FollowUp, None] = {}
+    count, copies = 0, Report.objects.filter(pk=ids[0], kind__in=OF_COPIES).exists()
     try:
         for pk in ids:
             following.update(dict.fromkeys(_process(pk)))
+            count += 1
+            if copies and _asked.is_set():
+                break
     finally:
         for each in following:
             follow_up(each)
+    return count
 
 
 def _ask_for_the_rest() -> None:
