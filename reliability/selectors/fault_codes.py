@@ -1,8 +1,10 @@
 """The fault-code table in force: as shipped, with people's changes on top; and the history of those changes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from functools import lru_cache
+from threading import local
 from typing import Any
 
 from reliability.domain.fault_tables import shipped
@@ -11,6 +13,7 @@ from reliability.domain.faults.changing import changed_row
 from reliability.models import FaultCodeChange, Node
 
 Mark = tuple[int, datetime, str]
+_held = local()
 
 
 def in_force() -> dict[str, FaultCodeChange]:
@@ -68,8 +71,27 @@ def _changed(changes: Mapping[str, FaultCodeChange]) -> Table:
 
 def matcher() -> Matcher:
     """Return what finds codes by the table in force. It is made anew only after a change."""
+    kept: list[Matcher] | None = getattr(_held, "matcher", None)
+    if kept:
+        return kept[0]
     mark = _mark()
-    return MATCHER if mark is None else _matcher(mark)
+    found = MATCHER if mark is None else _matcher(mark)
+    if kept is not None:
+        kept.append(found)
+    return found
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """Have this thread see one table within the block, whatever is changed meanwhile: that a piece of work agrees
+    with itself, and does not ask a dozen times whether something was changed.
+    """
+    outer: list[Matcher] | None = getattr(_held, "matcher", None)
+    _held.matcher = [] if outer is None else outer
+    try:
+        yield
+    finally:
+        _held.matcher = outer
 
 
 def table() -> Table:

@@ -51,7 +51,8 @@ def follow_up(each: FollowUp) -> None:
         "watch": watching.look_at,
         "copied": copied,
     }
-    boundary.apart(f"Follow-up {what}", work[what], pk, id=pk)
+    with fault_codes.held():
+        boundary.apart(f"Follow-up {what}", work[what], pk, id=pk)
 
 
 def judge(job_id: int) -> None:

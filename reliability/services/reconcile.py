@@ -18,6 +18,7 @@ from django.db.models import Q
 
 from reliability.domain.failover import OPEN
 from reliability.models import Failover, Job, Lease, ServiceBeat
+from reliability.selectors import fault_codes
 from reliability.services import (
     boundary,
     clock,
@@ -65,8 +66,9 @@ def run(now: datetime) -> bool:
         return False
     try:
         boundary.apart("Taking over limits", limits.refresh)
-        for what, piece in PIECES:
-            boundary.apart(what, piece, now)
+        with fault_codes.held():
+            for what, piece in PIECES:
+                boundary.apart(what, piece, now)
     finally:
         Lease.objects.filter(name=LEASE_NAME, holder=_holder()).update(until=now)
     return True

@@ -20,6 +20,7 @@ from reliability.domain.report_bodies import OF_COPIES
 from reliability.domain.reports import Item
 from reliability.errors import InvalidInput, ReliabilityError, StaleEpoch
 from reliability.models import Job, Node, Report
+from reliability.selectors import fault_codes
 from reliability.services import clock, dispatch, flood, turns
 from reliability.services.reading import READERS, FollowUp, follow_up
 
@@ -237,7 +238,7 @@ def _shared(waiting: QuerySet[Report], most: int) -> list[int]:
 
 def _process(pk: int) -> list[FollowUp]:
     """Read one report under its own lock; two workers on the same row take turns and the second finds it done."""
-    with transaction.atomic():
+    with transaction.atomic(), fault_codes.held():
         row = Report.objects.select_for_update().select_related(None).get(pk=pk)
         if row.state != Report.State.NEW:
             return []

@@ -52,7 +52,7 @@ def test_the_files_of_all_ranks_come_back_into_one_folder(tmp_path: Path) -> Non
 
 
 def test_a_state_that_is_no_folder_and_a_path_that_leads_outside_are_refused_in_words(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="tells no format"):
+    with pytest.raises(InvalidInput, match="one state and no files"):
         write(tmp_path, {"model": 1})
     for path in ("../x", "/x", "a/../../x"):
         with pytest.raises(UnfitStep, match="leads outside"):

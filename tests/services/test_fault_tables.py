@@ -82,3 +82,13 @@ def test_no_more_codes_are_changed_than_are_sent(world: World) -> None:
     )  # fmt: skip
     with pytest.raises(InvalidInput, match="no more can"):
         fault_codes.switch("xid-79", on=False, by="ada", reason="a test")
+
+
+def test_one_piece_of_work_sees_one_table_and_the_next_one_the_change(world: World) -> None:
+    with reads.held():
+        assert reads.table().lookup("xid-79").enabled
+        with reads.held():
+            fault_codes.switch("xid-79", on=False, by="ada", reason="a test")
+            assert reads.table().lookup("xid-79").enabled
+        assert reads.table().lookup("xid-79").enabled
+    assert not reads.table().lookup("xid-79").enabled
