@@ -51,6 +51,7 @@ class AgentConfig:
     checks: bool = True
     checks_file: Path | None = None
     kernel_log: LogChoice | None = None
+    program_output: bool = True
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> AgentConfig:
@@ -78,6 +79,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> Agent
         checks=_flag("checks", raw["checks"]),
         checks_file=_file("checks_file", raw["checks_file"]),
         kernel_log=_kernel_log(raw),
+        program_output=_flag("program_output", raw["program_output"]),
     )
 
 
@@ -108,6 +110,7 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     add("checks", "yes, or no to leave out all checks of the node", "yes")
     add("checks_file", "file with what is to be different about the checks, TOML; see docs/checks.md")
     add("kernel_log", "kmsg, journal, file:PATH, off, or auto: kmsg, and off for the process runtime", "auto")
+    add("program_output", "no to look at what ranks print only when they have ended", "yes")
     add("kernel_log_programs", "no to pass over what programs of root wrote into the kernel's log", "yes")
     parser.add_argument(
         "--preemptible",

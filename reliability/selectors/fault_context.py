@@ -16,6 +16,8 @@ from reliability.models import Failover, Finding, Incident, Job, Node, Rank
 from reliability.selectors import core, maintenance, standing
 
 LAST_LINE = "Last line: "
+PRINTED = "output"
+"""The source of what an agent saw a program print that went on."""
 SHOWN = 200
 HISTORY_ROWS = 300
 ATTEMPTS = 20
@@ -44,6 +46,7 @@ def found(finding: Finding, matcher: faults.Matcher) -> faults.Finding:
         job=finding.job.name if finding.job else "",
         count=finding.count,
         fields=finding.fields or fields_of(finding.code, finding.evidence, matcher),
+        printed=finding.source == PRINTED,
     )
 
 

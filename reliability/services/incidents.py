@@ -22,6 +22,7 @@ from reliability.domain.modes import Mode
 from reliability.errors import DomainError
 from reliability.models import Failover, Finding, Incident, Job, Node, Rank, Report
 from reliability.selectors import core, fault_codes, fault_context, maintenance, standing
+from reliability.selectors.fault_context import PRINTED
 from reliability.services import clock, decisions, dispatch, failovers, incident_log, many_nodes, nodes
 from reliability.services.failovers import fitness
 from reliability.services.incident_locks import locked
@@ -57,7 +58,7 @@ def note(
         "rank": rank,
         "code": code[:64],
         "fault_class": row.fault_class,
-        "action": row.action,
+        "action": Action.OBSERVE if source == PRINTED else row.action,  # where it explains an end, the judge says so
         "severity": row.severity,
         "evidence": evidence[:4000],
         "count": count,

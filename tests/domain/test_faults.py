@@ -282,3 +282,46 @@ def test_an_old_observation_does_not_shorten_the_wait_for_a_cause() -> None:
     judgement = judge([old, complaint], unknown_action=Action.RESTART_IN_PLACE, now=NOW + 1, settle_s=2)
     assert judgement is not None
     assert judgement.undecided
+
+
+# What a program prints
+
+
+def printed(code: str, node: str = "n1", order: int = 1, at: float = NOW - 1, rank: int = 0, **more: Any) -> Finding:
+    return seen(code, node, order, at, rank=rank, printed=True, **more)
+
+
+@pytest.mark.parametrize("code", ["cuda-illegal-access", "cuda-ecc", "gpu-shared", "ib-event", "disk-full"])
+def test_what_a_rank_printed_that_goes_on_is_only_noted_however_often(code: str) -> None:
+    often = [printed(code, order=order, at=NOW - 100 + order, rank=order % 2) for order in range(1, 6)]
+    assert judged(*often).action is Action.OBSERVE
+
+
+def test_what_a_rank_printed_explains_its_own_end_soon_after() -> None:
+    told = printed("cuda-ecc", order=1, at=NOW - 30)
+    judgement = judged(told, seen("exit-1", order=2, rank=0))
+    assert (judgement.action, judgement.fault_class) == (Action.FAILOVER, FaultClass.HARDWARE)
+    assert judgement.root is not None
+    assert judgement.root.code == "cuda-ecc"
+    assert judged(told, seen("container-died", order=2)).action is Action.FAILOVER
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(seen("exit-1", order=2, rank=1), id="another rank"),
+        pytest.param(seen("exit-1", "n2", order=2, rank=0), id="another node"),
+        pytest.param(seen("exit-1", order=2, rank=0, at=NOW + 100), id="long after"),
+    ],
+)
+def test_what_a_rank_printed_explains_no_other_end(end: Finding) -> None:
+    judgement = judged(printed("cuda-ecc"), end, now=NOW + 101)
+    assert judgement.action is Action.RESTART_IN_PLACE
+    assert judgement.root is not None
+    assert judgement.root.code == "exit-1"
+
+
+def test_what_was_printed_does_not_count_as_a_repetition_of_the_end_that_it_explains() -> None:
+    told = [printed("cuda-fabric", order=1, at=NOW - 50), printed("cuda-fabric", order=2, at=NOW - 40)]
+    judgement = judged(*told, seen("cuda-fabric", order=3, rank=0), seen("exit-1", order=4, rank=0))
+    assert judgement.action is Action.RESTART_IN_PLACE

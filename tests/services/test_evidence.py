@@ -3,7 +3,7 @@
 import pytest
 
 from reliability.domain.failover import State
-from reliability.models import Failover, Job, Rank
+from reliability.models import Failover, Incident, Job, Rank
 from tests.services.world import World
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
@@ -61,3 +61,38 @@ def test_ranks_that_finished_are_no_proof_that_a_silent_node_is_lost(world: Worl
     world.agents["n3"].rank_dies(2, 0)
     world.until(lambda: world.job().state == Job.State.COMPLETED)
     assert set(Rank.objects.values_list("state", flat=True)) == {Rank.State.EXITED}
+
+
+def _prints(world: World, name: str, rank: int, code: str, line: str) -> None:
+    body = {"code": code, "rank": rank, "evidence": line, "count": 1, "source": "output"}
+    world.agents[name].report("finding", body, epoch=world.job().epoch)
+
+
+def test_a_line_that_a_running_rank_prints_is_noted_and_nothing_else(world: World) -> None:
+    world.running_job(approval="automatic")
+    for number in range(5):
+        _prints(world, "n2", 1, "cuda-ecc", f"CUDA error: uncorrectable ECC error encountered, caught {number}")
+        world.tick(10)
+    assert [(each.action, each.closed_at) for each in Incident.objects.all()] == [("observe", None)]
+    assert not Failover.objects.exists(), world.told()
+    assert world.agents["n2"].node.health == "healthy"
+
+
+def test_a_line_that_a_rank_printed_before_it_ended_says_why_it_did(world: World) -> None:
+    world.running_job(approval="automatic")
+    world.save(20)
+    _prints(world, "n2", 1, "cuda-ecc", "CUDA error: uncorrectable ECC error encountered")
+    world.tick(5)
+    world.agents["n2"].rank_dies(1, 1, tail="Traceback (most recent call last):")
+    failover = world.recover()
+    assert (failover.kind, failover.failed_node) == ("failover", world.agents["n2"].node), world.told()
+    assert failover.incident.code == "cuda-ecc"
+
+
+def test_a_line_that_another_rank_printed_accuses_nobody_when_one_ends(world: World) -> None:
+    world.running_job(approval="automatic")
+    world.save(20)
+    _prints(world, "n2", 1, "cuda-ecc", "CUDA error: uncorrectable ECC error encountered")
+    world.agents["n3"].rank_dies(2, 1)
+    failover = world.recover()
+    assert (failover.kind, failover.moves) == ("restart_in_place", []), world.told()

@@ -19,6 +19,7 @@ from reliability.services import (
     incident_closing,
     incidents,
     node_incidents,
+    quiet_incidents,
     snapshot_tally,
     snapshots,
 )
@@ -214,3 +215,31 @@ def test_an_incident_opened_again_while_another_is_made_stays_closed(
         again()
     assert said == ["refused"]
     assert Incident.objects.filter(closed_at=None).count() == 1
+
+
+@pytest.mark.parametrize("of_a_job", [True, False])
+def test_an_incident_that_is_added_to_while_it_is_closed_for_quiet_stays_open(
+    world: World, monkeypatch: pytest.MonkeyPatch, of_a_job: bool
+) -> None:
+    incident, judge = _two_findings(world, of_a_job)
+    long_ago = clock.now() - timedelta(seconds=quiet_incidents.QUIET_S + 60)
+    Incident.objects.update(opened_at=long_ago)
+    incident.findings.update(found_at=long_ago)
+    monkeypatch.setattr(quiet_incidents.fault_context, "lasts", lambda *_args, **_more: False)
+    judged = faults.judge
+    waiting: list[threading.Thread] = []
+
+    def meanwhile(*given: Any, **more: Any) -> Any:
+        if not waiting and connection.vendor != "sqlite":  # the judge has the second finding and has not kept it yet
+            waiting.append(_beside(lambda: quiet_incidents.close_quiet(clock.now())))
+            waiting[0].join(1.0)
+        return judged(*given, **more)
+
+    monkeypatch.setattr(faults, "judge", meanwhile)
+    judge()
+    for each in waiting:
+        each.join(LIMIT_S)
+        assert not each.is_alive()
+    quiet_incidents.close_quiet(clock.now())
+    found = Incident.objects.get()
+    assert (found.closed_at, found.findings.count()) == (None, 2)

@@ -7,12 +7,13 @@ to which all is told, in one write: after a restart nothing is told twice and no
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from reliability.agent.collectors import choosing, engine_answers
+from reliability.agent.collectors import choosing, engine_answers, node_program_output
 from reliability.agent.collectors.checks import CHECKS
 from reliability.agent.collectors.engine_answers import EngineAnswers
 from reliability.agent.collectors.found import Reports
 from reliability.agent.collectors.node_checks import Facts, NodeChecks
 from reliability.agent.collectors.node_kernel_log import Changes, NodeKernelLog
+from reliability.agent.collectors.node_program_output import NodeProgramOutput
 from reliability.agent.collectors.standing import Standings
 from reliability.agent.collectors.whereabouts import Whereabouts
 from reliability.agent.config import AgentConfig
@@ -61,10 +62,15 @@ class Collectors:
             whose=self._whereabouts.whose,
             changes={},
         )
+        self._output = config.program_output and NodeProgramOutput(
+            children=children, standings=self._standings, reports=reports, parts=parts
+        )
         self._duties = [
             Periodic("facts", FACTS_S, self._checks.tell_facts),
             Periodic("whereabouts", WHEREABOUTS_S, self._whereabouts.look),
         ]
+        if self._output:
+            self._duties.append(Periodic("outputs", node_program_output.LOOK_S, self._output.look))
         if runtime.kind == "docker":
             engine = EngineAnswers(runtime.ping, standings=self._standings, reports=reports)
             self._duties.append(Periodic("engine-answers", engine_answers.PERIOD_S, engine.look))
@@ -78,6 +84,8 @@ class Collectors:
         self._checks.start()
         if self._kernel_log:
             self._kernel_log.start()
+        if self._output:
+            self._output.start()
         for duty in self._duties:
             duty.start()
 
@@ -85,6 +93,8 @@ class Collectors:
         """End all."""
         for duty in self._duties:
             duty.stop()
+        if self._output:
+            self._output.stop()
         if self._kernel_log:
             self._kernel_log.stop()
         self._checks.stop()
@@ -93,6 +103,8 @@ class Collectors:
         """Judge lines by the fault table with these changes: code -> values, as of `domain/faults/changing.py`."""
         if self._kernel_log:
             self._kernel_log.use(changes)
+        if self._output:
+            self._output.use(changes)
 
     def told(self) -> Mapping[str, Any]:
         """Return how every check stands, as a heartbeat carries it."""

@@ -28,8 +28,10 @@ LEFT_S = 1.0
 class LogFile:
     """The log at one path."""
 
-    def __init__(self, place: Place | None, *, path: Path) -> None:
+    def __init__(self, place: Place | None, *, path: Path, strictly: bool = False) -> None:
+        """`strictly`: what lies there by way of a link is not read, as where others than the agent write."""
         self._path = path
+        self._strictly = strictly
         self._file: int | None = None
         self._head = b""
         self._offset = 0
@@ -126,11 +128,14 @@ class LogFile:
         path = path or self._path
         try:
             self._check(path, path.stat().st_mode)  # before it is opened: that alone can do something to a device
-            self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+            links = os.O_NOFOLLOW if self._strictly else 0
+            self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY | links)
         except FileNotFoundError:
             return
         try:
             self._check(path, os.fstat(self._file).st_mode)  # it may have become another in between
+            if self._strictly and Path(f"/proc/self/fd/{self._file}").readlink() != path:
+                raise SourceLost(f"{path} is reached by way of a link.", hint="Have the file itself there.")
         except SourceLost:
             self.close()
             raise

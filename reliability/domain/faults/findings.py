@@ -14,7 +14,8 @@ class Finding:
 
     Nodes' own clocks order nothing: an agent sends what it saw in the order in which it saw it, so arrival orders the
     findings of one node; over nodes, what the lines themselves tell (sequence numbers, ranks) comes before arrival.
-    `fields` are what the line carries; `count` how often the same was seen.
+    `fields` are what the line carries; `count` how often the same was seen. `printed`: seen while the program that
+    printed it went on.
     """
 
     code: str
@@ -27,6 +28,7 @@ class Finding:
     job: str = ""
     count: int = 1
     fields: Mapping[str, Value] = field(default_factory=dict, hash=False)
+    printed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

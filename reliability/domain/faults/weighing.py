@@ -15,6 +15,8 @@ from reliability.domain.faults.words import STRENGTH, Action, FaultClass, FaultC
 
 EVENT_GAP_S = 5.0
 """The same code at the same place within this time and attempt is one event, however many lines it has."""
+PRINTED_S = 60.0
+"""What a rank printed so long before it ended may be why it did."""
 _NO_ENDS = ("exit-0",)
 _NEEDS_ANOTHER_NODE = ("GPU Reset Required", "Node Reboot Required")
 
@@ -69,14 +71,26 @@ def _alone(finding: Finding, table: Table) -> Weighed:
 
 
 def _witnesses(items: Sequence[Weighed]) -> list[Weighed]:
-    """A witness explains an end on its own node; while nothing ended there it is only noted."""
-    ended = {each.finding.node for each in items if is_end(each.row)}
+    """A witness explains an end on its own node; while nothing ended there it is only noted.
+
+    So does what a rank printed, which explains an end of that rank alone, and that soon after.
+    """
+    ends = [each.finding for each in items if is_end(each.row)]
+    ended = {each.node for each in ends}
     return [
         each.at(Action.OBSERVE, "No rank ended on this node, so it is only noted.")
         if each.row.weight is Weight.WITNESS and each.finding.node not in ended
+        else each.at(Action.OBSERVE, "The rank that printed it went on, so it is only noted.")
+        if each.finding.printed and not any(_explains(each.finding, end) for end in ends)
         else each
         for each in items
     ]
+
+
+def _explains(printed: Finding, end: Finding) -> bool:
+    """Return whether what a rank printed may be why it ended; a container that ended took all its ranks along."""
+    soon = abs(end.at - printed.at) <= PRINTED_S
+    return soon and end.node == printed.node and end.rank in (printed.rank, None)
 
 
 def _unexplained(items: Sequence[Weighed], unknown_action: Action) -> list[Weighed]:
@@ -91,7 +105,7 @@ def _unexplained(items: Sequence[Weighed], unknown_action: Action) -> list[Weigh
 def _condition(item: Weighed, findings: Sequence[Finding], table: Table, now: float) -> Weighed:
     """Weigh a condition by whether it stands and for how long."""
     row = item.row
-    if not row.debounce_s and row.standing_action is None:
+    if item.finding.printed or (not row.debounce_s and row.standing_action is None):
         return item
     if not stands(item.finding, findings, table, now=now):
         return item.at(Action.OBSERVE, "It ended by itself.")
@@ -113,7 +127,7 @@ def standing(items: Sequence[Weighed], context: Context, table: Table, *, now: f
     """
     known = (*context.conditions, *(item.finding for item in items))
     for item in (*(_alone(each, table) for each in context.conditions), *items):
-        action = item.row.standing_action if item.row.enabled else None
+        action = item.row.standing_action if item.row.enabled and not item.finding.printed else None
         if action is None or not stands(item.finding, known, table, now=now):
             continue
         told = _planned(item.raised(action, "Training stopped while this stands."), context)
@@ -161,11 +175,12 @@ def _at_same_place(item: Weighed, seen: Sequence[Finding], place: str) -> list[F
 def _repeated(item: Weighed, findings: Sequence[Finding], context: Context, table: Table) -> Weighed:
     """The same code at the same place so many times, or on one GPU under several jobs, is the place's own fault."""
     rule = item.row.repeat
-    if rule is None:
+    if rule is None or item.finding.printed:
         return item
     known = {each.order: each for each in (*context.history, *findings)}.values()
     since = item.finding.at - rule.window_s
-    seen = [each for each in known if each.code == item.row.code and since <= each.at <= item.finding.at]
+    same = [each for each in known if each.code == item.row.code and not each.printed]
+    seen = [each for each in same if since <= each.at <= item.finding.at]
     hits, where = _at_same_place(item, seen, rule.place), rule.place
     if len(hits) < rule.times and rule.place == "unit":
         hits, where = _at_same_place(item, seen, "device"), "device"
