@@ -48,6 +48,8 @@ from reliability.services.failovers import advance
 LEASE_S = 20.0
 LEASE_NAME = "reconcile"
 READING_S = 2.0
+_done: dict[str, datetime] = {}
+"""When this process did each piece last."""
 _ME = f"{uuid.uuid4().hex[:8]}:{socket.gethostname()}"
 
 
@@ -67,10 +69,23 @@ def run(now: datetime) -> bool:
     try:
         boundary.apart("Taking over limits", limits.refresh)
         with fault_codes.held():
-            for what, piece in PIECES:
-                boundary.apart(what, piece, now)
+            for what, piece, every_s in PIECES:
+                if _is_due(what, now, every_s):
+                    boundary.apart(what, piece, now)
     finally:
         Lease.objects.filter(name=LEASE_NAME, holder=_holder()).update(until=now)
+    return True
+
+
+def _is_due(what: str, now: datetime, every_s: float) -> bool:
+    """Return whether a piece is done in this round: what nobody waits for is not asked for each second.
+
+    Kept by each controller for itself: one that starts does everything at once.
+    """
+    last = _done.get(what)
+    if last is not None and timedelta(0) <= now - last < timedelta(seconds=every_s):
+        return False
+    _done[what] = now
     return True
 
 
@@ -108,7 +123,6 @@ def _judge(now: datetime) -> None:
         boundary.apart("Judging a job", reading.judge, job_id, job=job_id)
     for node_id in incidents.undecided_nodes():
         boundary.apart("Judging a node", node_incidents.judge_node, node_id, node=node_id)
-    quiet_incidents.close_quiet(now)
 
 
 def _drive_jobs(now: datetime) -> None:
@@ -153,22 +167,24 @@ def _forget(now: datetime) -> None:
         keeping.forget_old(now)
 
 
-PIECES: tuple[tuple[str, Callable[[datetime], None]], ...] = (
-    ("Expiring orders and holds", _expire_orders),
-    ("Reading reports", _process_reports),
-    ("Looking for lost nodes", losses.look),
-    ("Looking for missing containers", losses.missing_containers),
-    ("Watching progress", watching.look),
-    ("Judging findings", _judge),
-    ("Driving jobs", _drive_jobs),
-    ("Advancing recoveries", _advance),
-    ("Checking standbys", _validate),
-    ("Following plans", plans.follow_all),
-    ("Pairing partners", partners.keep_all),
-    ("Closing drills", _drills),
-    ("Closing trial restores", _trials),
-    ("Looking for tiers that run full", rooms.look),
-    ("Asking what decisions came to", _verdicts),
-    ("Forgetting old records", _forget),
+EACH_ROUND, SELDOM_S = 0.0, 4.0
+PIECES: tuple[tuple[str, Callable[[datetime], None], float], ...] = (
+    ("Expiring orders and holds", _expire_orders, EACH_ROUND),
+    ("Reading reports", _process_reports, EACH_ROUND),
+    ("Looking for lost nodes", losses.look, EACH_ROUND),
+    ("Looking for missing containers", losses.missing_containers, SELDOM_S),
+    ("Watching progress", watching.look, EACH_ROUND),
+    ("Judging findings", _judge, EACH_ROUND),
+    ("Closing incidents that are quiet", quiet_incidents.close_quiet, SELDOM_S),
+    ("Driving jobs", _drive_jobs, EACH_ROUND),
+    ("Advancing recoveries", _advance, EACH_ROUND),
+    ("Checking standbys", _validate, EACH_ROUND),
+    ("Following plans", plans.follow_all, SELDOM_S),
+    ("Pairing partners", partners.keep_all, SELDOM_S),
+    ("Closing drills", _drills, EACH_ROUND),
+    ("Closing trial restores", _trials, EACH_ROUND),
+    ("Looking for tiers that run full", rooms.look, SELDOM_S),
+    ("Asking what decisions came to", _verdicts, SELDOM_S),
+    ("Forgetting old records", _forget, SELDOM_S),
 )
-"""What one round does, in this order."""
+"""What one round does, in this order, and how many seconds lie between two times that each is done."""

@@ -6,7 +6,7 @@ from datetime import datetime
 import pytest
 from django.utils import timezone
 
-from reliability.services import access, beats, clock, dispatch
+from reliability.services import access, beats, clock, dispatch, reconcile
 from tests.services.world import JOIN_TOKEN, World
 
 
@@ -46,6 +46,7 @@ def bare_world(mailbox: Mailbox, set_time: Callable[[datetime], None], settings:
     settings.JOIN_TOKEN = JOIN_TOKEN  # type: ignore[attr-defined]
     access.cache.forget()
     beats.memory.take()
+    reconcile._done.clear()
     yield World(set_time)
     access.cache.forget()
     beats.memory.take()

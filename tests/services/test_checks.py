@@ -128,7 +128,7 @@ def test_one_piece_that_fails_stops_no_other(
     def broken(now: object) -> None:
         raise RuntimeError("poison row")
 
-    monkeypatch.setattr(reconcile, "PIECES", (("Looking for lost nodes", broken), *reconcile.PIECES))
+    monkeypatch.setattr(reconcile, "PIECES", (("Looking for lost nodes", broken, 0.0), *reconcile.PIECES))
     reconcile.run(clock.now())
     assert world.job().state == Job.State.STARTING
     assert "poison row" in caplog.text

@@ -23,7 +23,7 @@ def test_of_several_rounds_that_wait_one_is_run_and_the_next_when_its_time_has_c
         rounds.append(now)
         world.pass_time(3)
 
-    monkeypatch.setattr(reconcile, "PIECES", (("Working", long),))
+    monkeypatch.setattr(reconcile, "PIECES", (("Working", long, 0.0),))
     for _ in range(5):
         tasks.run_reconcile()
     assert len(rounds) == 1, "those that waited while it ran are done with it"

@@ -25,8 +25,11 @@ from reliability.domain.faults.text import cleaned
 LOOK_S = 0.2
 NOTHING_READ = {"inode": 0, "head": "", "length": 0, "offset": 0}
 TOLD = (Severity.ERROR, Severity.FATAL)
-LOOKS_AT_ONCE = 16
-"""So much of one rank's output is read before the next rank's."""
+LOOKS_AT_ONCE = 4
+"""So much of one rank's output (256 KiB each) is read before the next rank's; of one that prints more than 5 MB a second
+it falls behind, and does not take the processor from those that train.
+"""
+NICE = 10
 
 
 @dataclass
@@ -112,6 +115,7 @@ class ProgramOutput:
 
 def serve(hearing: saying.Hearing, wanted: dict[str, Any]) -> None:
     """Follow them until the agent is gone."""
+    os.nice(NICE)
     output = ProgramOutput(wanted)
     while True:
         output.turn()
