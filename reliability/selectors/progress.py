@@ -111,12 +111,13 @@ class JobLine:
         return bool(self.ranks) and all(runs) and all(heard)
 
 
-def _tier_ages(found: Coverage, ranks: int, period_s: float | None, now: datetime) -> tuple[TierAge, ...]:
+def _tier_ages(found: Coverage, job: Job, period_s: float | None, now: datetime) -> tuple[TierAge, ...]:
     ages = []
     for tier in TIERS:
-        newest = domain.newest(found.readable, ranks, tier=tier.value)
+        newest = domain.newest(found.readable, job.world_size, tier=tier.value)
         if newest is None:
-            ages.append(TierAge(tier))
+            if job.snapshot_folder is None or tier is not Tier.MEMORY:  # what a program writes never lies in memory
+                ages.append(TierAge(tier))
             continue
         taken_at = found.taken_at[newest]
         share = (now - taken_at).total_seconds() / (2 * period_s) if period_s else None
@@ -169,7 +170,7 @@ def _line(job: Job, slots: list[Slot], ranks: list[Rank], found: Coverage, now: 
     step, newest_step = (min(steps) if whole else None), max(steps, default=None)
     step_s = max((rank.step_s for rank in ranks if rank.step_s), default=None)
     progress_at = min((rank.progress_at for rank in ranks if rank.progress_at), default=None)
-    tiers = _tier_ages(found, job.world_size, job.every_steps * step_s if step_s else None, now)
+    tiers = _tier_ages(found, job, job.every_steps * step_s if step_s else None, now)
     taken = tiers[0].step
     process_risk = _risk(found, domain.newest(found.readable, job.world_size), newest_step, step_s)
     node_risks = _node_risks(job, slots, found, newest_step, step_s)
