@@ -139,6 +139,7 @@ class Findings(Resource):
     filterset_class = filters.FindingFilters
     csv_columns = columns(
         "code", "node", "rank", "epoch", "fault_class", "action", "severity", "count", "evidence", "found_at",
+        "last_at",
     )  # fmt: skip
 
     def get_queryset(self) -> QuerySet[Finding]:

@@ -137,6 +137,7 @@ class FindingSerializer(serializers.ModelSerializer[Finding]):
         model = Finding
         fields = (
             "code", "node", "rank", "epoch", "fault_class", "action", "severity", "evidence", "count", "found_at",
+            "last_at",
         )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 import uuid
 
 from django.db import models
+from django.utils import timezone
 
 from reliability.domain.failover import Kind, State
 from reliability.domain.faults import Action, FaultClass, Severity
@@ -75,6 +76,7 @@ class Finding(models.Model):
     source = models.CharField(max_length=80, blank=True, help_text="who saw it, empty for the node's own agent")
     count = models.PositiveBigIntegerField(default=1)
     found_at = models.DateTimeField()
+    last_at = models.DateTimeField(default=timezone.now, help_text="when the same was told last")
     agent_at = models.FloatField(null=True, blank=True)
 
     class Meta:

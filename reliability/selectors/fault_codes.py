@@ -1,5 +1,6 @@
 """The fault-code table in force: as shipped, with people's changes on top; and the history of those changes."""
 
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
@@ -7,13 +8,15 @@ from functools import lru_cache
 from threading import local
 from typing import Any
 
-from reliability.domain.fault_tables import shipped
+from reliability.domain.fault_tables import shipped, usable
 from reliability.domain.faults import MATCHER, TABLE, FaultCode, Matcher, Table
 from reliability.domain.faults.changing import changed_row
 from reliability.models import FaultCodeChange, Node
 
 Mark = tuple[int, datetime, str]
 _held = local()
+
+log = logging.getLogger(__name__)
 
 
 def in_force() -> dict[str, FaultCodeChange]:
@@ -62,11 +65,12 @@ def _matcher(_mark: Mark) -> Matcher:
 
 
 def _changed(changes: Mapping[str, FaultCodeChange]) -> Table:
-    return TABLE.changed(
-        changed_row(TABLE, code, change.values)
-        for code, change in changes.items()
-        if code in TABLE or change.kind != FaultCodeChange.Kind.RESET
-    )
+    """A change that this version of the table cannot take, as one of a code that is gone, changes nothing."""
+    there = {code: each for code, each in changes.items() if code in TABLE or each.kind != FaultCodeChange.Kind.RESET}
+    good, bad = usable({code: each.values for code, each in there.items()})
+    if bad:
+        log.error("Changes of the fault table that cannot be used are left out: %s", ", ".join(sorted(bad)))
+    return TABLE.changed(changed_row(TABLE, code, values) for code, values in good.items())
 
 
 def matcher() -> Matcher:

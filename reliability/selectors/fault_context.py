@@ -73,7 +73,8 @@ def sightings(findings: Sequence[Finding], moved: Collection[str] = ()) -> tuple
     window = timedelta(seconds=conf.cluster_policy().radius.window_s)
     instants = [each.found_at for each in findings if each.code in codes]
     near = {"found_at__gte": min(instants) - window, "found_at__lte": max(instants) + window}
-    rows = Finding.objects.filter(code__in=codes, **near).values("code", "node__name").annotate(at=Max("found_at"))
+    seen = Finding.objects.filter(code__in=codes, **near).exclude(source=PRINTED)
+    rows = seen.values("code", "node__name").annotate(at=Max("found_at"))
     return tuple(
         faults.Sighting(code=row["code"], node=row["node__name"], at=row["at"].timestamp()) for row in rows.order_by()
     )

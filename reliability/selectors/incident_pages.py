@@ -162,7 +162,7 @@ def timeline(incident: Incident, failovers: Iterable[Failover]) -> tuple[Line, .
 def _found(incident: Incident) -> list[Line]:
     """Return one line for each code on each node, with how often and until when."""
     rows = incident.findings.order_by().values("code", "node__name")
-    groups = rows.annotate(first=Min("found_at"), last=Max("found_at"), rows=Count("pk"), counted=Sum("count"))
+    groups = rows.annotate(first=Min("found_at"), last=Max("last_at"), rows=Count("pk"), counted=Sum("count"))
     lines = []
     for each in groups.order_by("first")[:TIMELINE_LINES]:
         times = f", {each['counted']} times" if each["counted"] > 1 else ""

@@ -6,7 +6,7 @@ from django.db import transaction
 from reliability.domain.faults import Action
 from reliability.domain.modes import Mode
 from reliability.errors import DomainError, StaleProposal
-from reliability.models import Decision, Failover, Incident, Job
+from reliability.models import Decision, Failover, Finding, Incident, Job
 from reliability.selectors import core
 from reliability.services import clock, decisions, dispatch, failovers, nodes
 from reliability.services.incident_locks import locked
@@ -84,6 +84,10 @@ def _raise(incident: Incident, decision: Decision) -> None:
     incident.closed_at, incident.close_reason = None, ""
     incident.held_back, incident.meanwhile = False, ""
     incident.save()
+    if incident.job_id is not None:  # a job has one at a time
+        others = Incident.objects.filter(job=incident.job_id, closed_at=None).exclude(pk=incident.pk)
+        Finding.objects.filter(incident__in=others).update(incident=incident)
+        others.update(closed_at=clock.now(), close_reason=f"Part of incident {incident.pk}, which was done by hand.")
 
 
 def _do(decision: Decision, incident: Incident, name: str) -> Failover | None:

@@ -15,6 +15,7 @@ from reliability.domain.faults import Action, Reach
 from reliability.domain.faults.radius import Sighting, reach
 from reliability.models import Finding, Incident, Node
 from reliability.selectors import core, fault_codes
+from reliability.selectors.fault_context import PRINTED
 from reliability.services import clock, dispatch, holds, incident_log, incidents, many_nodes, node_health, nodes
 from reliability.services.incident_locks import locked
 from reliability.services.node_events import AUTOMATION
@@ -43,7 +44,10 @@ def _gather_code(code: str, node_id: int) -> Incident | None:
         names = far.nodes if far is not None else ()
         # In the order of names: two that gather the same wait for each other in line.
         hit = list(Node.objects.select_for_update(no_key=True).filter(name__in=names).order_by("name"))
-        incident = _standing(code, far) or _opened(code, far)
+        standing = _standing(code, far)
+        if standing is None and far is None:
+            return None  # closed or released since: what one node shows is judged for itself
+        incident = standing or _opened(code, far)
         fresh = incidents.unjudged().filter(job=None, code=code, node__in=[node_id, *(node.pk for node in hit)])
         fresh.update(incident=incident)
         _absorb(incident, code, hit)
@@ -68,7 +72,7 @@ def _standing(code: str, far: Reach | None) -> Incident | None:
 def _reach(code: str) -> Reach | None:
     rule = conf.cluster_policy().radius
     since = clock.now() - timedelta(seconds=2 * rule.window_s)
-    rows = Finding.objects.filter(code=code, found_at__gte=since, maintenance=None).order_by()
+    rows = Finding.objects.filter(code=code, found_at__gte=since, maintenance=None).exclude(source=PRINTED).order_by()
     latest = rows.values_list("node__name").annotate(at=Max("found_at"))
     seen = [Sighting(code=code, node=name, at=at.timestamp()) for name, at in latest]
     return reach(code, seen, total=Node.objects.count(), of="cluster", rule=rule)

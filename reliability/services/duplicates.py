@@ -16,15 +16,19 @@ from reliability.domain.faults.weighing import EVENT_GAP_S
 from reliability.domain.faults.words import Value
 from reliability.models import Finding, Job, Node
 from reliability.selectors import fault_codes
-from reliability.selectors.fault_context import fields_of
+from reliability.selectors.fault_context import PRINTED, fields_of
 
-FLOOD_S = 60.0
-"""Lines of one place within this time are one finding with a count, unless the code is watched for repeats."""
+FLOOD_S = 150.0
+"""Lines of one place that come no further apart are one finding with a count, unless the code is watched for repeats.
+
+An agent tells of what goes on once a minute.
+"""
 WITNESS_S = 120.0
 """So much later at most another witness tells of the same event: monitors look once or twice a minute."""
-LOOKED_AT = 50
+LOOKED_AT = 200
 AGENT = "agent"
 LONGEST_SOURCE = 80
+LONGEST_EVIDENCE = 4000
 
 
 def ends_nothing(node: Node, code: str) -> bool:
@@ -49,7 +53,7 @@ def counted_up(
 ) -> bool:
     """Count a finding that is known already, and return whether it was."""
     rows = Finding.objects.filter(node=node, job=job, epoch=epoch, code=code)
-    standing = rows.filter(Q(incident=None) | Q(incident__closed_at=None)).order_by("-id")[:LOOKED_AT]
+    standing = rows.filter(Q(incident=None) | Q(incident__closed_at=None)).order_by("-last_at", "-id")[:LOOKED_AT]
     matcher = fault_codes.matcher()
     rule = matcher.table.lookup(code).repeat
     oldest = now - timedelta(seconds=FLOOD_S if rule is None else EVENT_GAP_S)
@@ -57,10 +61,10 @@ def counted_up(
     for known in standing:
         if (source or AGENT) not in _sources(known):
             if _seen_by_another(known, told, matcher, now):
-                _note_witness(known, source, count)
+                _note_witness(known, source, count, now)
                 return True
         elif known.rank == rank and _same(known, evidence, told, matcher, oldest):
-            Finding.objects.filter(pk=known.pk).update(count=F("count") + count)
+            Finding.objects.filter(pk=known.pk).update(count=F("count") + count, last_at=now)
             return True
     return False
 
@@ -69,9 +73,10 @@ def _sources(known: Finding) -> list[str]:
     return [each or AGENT for each in known.source.split(", ")]
 
 
-def _note_witness(known: Finding, source: str, count: int) -> None:
+def _note_witness(known: Finding, source: str, count: int, now: datetime) -> None:
     sources = ", ".join((*_sources(known), source or AGENT))
-    Finding.objects.filter(pk=known.pk).update(source=sources[:LONGEST_SOURCE], count=max(known.count, count))
+    told = {"source": sources[:LONGEST_SOURCE], "count": max(known.count, count), "last_at": now}
+    Finding.objects.filter(pk=known.pk).update(**told)
 
 
 def _fields(known: Finding, matcher: Matcher) -> Mapping[str, Value]:
@@ -86,8 +91,10 @@ def _seen_by_another(known: Finding, told: Mapping[str, Value], matcher: Matcher
 
 
 def _same(known: Finding, evidence: str, told: Mapping[str, Value], matcher: Matcher, oldest: datetime) -> bool:
+    if known.source == PRINTED:
+        return True  # it is only noted, and each line of it may have its own time
     if not told:
-        return known.evidence == evidence[: len(known.evidence) or None]
-    if known.found_at < oldest:
+        return known.evidence == evidence[:LONGEST_EVIDENCE]
+    if known.last_at < oldest:
         return False
     return place_of(_fields(known, matcher)) == place_of(told)

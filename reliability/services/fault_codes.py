@@ -8,6 +8,7 @@ from django.db import IntegrityError, transaction
 from reliability.domain.fault_tables import MOST_CHANGED
 from reliability.domain.faults import TABLE
 from reliability.domain.faults.changing import changed_row, may_be_switched_off, read_code, read_values
+from reliability.domain.fields import clean_text
 from reliability.errors import InvalidInput, StaleProposal
 from reliability.models import FaultCodeChange
 from reliability.selectors import fault_codes
@@ -72,7 +73,7 @@ def _keep(
     reason: str,
     seen_version: int | None,
 ) -> FaultCodeChange:
-    why = reason.strip()
+    why = clean_text(reason.strip())
     if not why or len(why) > LONGEST_REASON:
         raise InvalidInput(
             "reason", f"is needed, at most {LONGEST_REASON} characters", hint="It is kept with the change."

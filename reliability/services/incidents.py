@@ -66,6 +66,7 @@ def note(
         "source": source,
         "report": report,
         "found_at": report.received_at if report else clock.now(),
+        "last_at": report.received_at if report else clock.now(),
         "agent_at": report.agent_at if report else None,
     }
     if key is None:
@@ -107,7 +108,22 @@ def _settle_old(job: Job) -> None:
         late = late.filter(Q(epoch__lt=job.epoch) | Q(epoch=None))
         late = late.exclude(code__in=standing.awaited_codes(fault_codes.table()))  # it is due later, wherever it stands
     if late.exists():
-        late.update(incident=core.incidents_of(job).order_by("-id").first())
+        late.update(incident=core.incidents_of(job).order_by("-id").first() or _afterwards(job))
+
+
+def _afterwards(job: Job) -> Incident:
+    """Return a closed incident for what is told of a job that had none, when it is over: so it is seen, and settled."""
+    now = clock.now()
+    return Incident.objects.create(
+        job=job,
+        epoch=job.epoch,
+        fault_class=faults.FaultClass.UNKNOWN,
+        action=Action.OBSERVE,
+        summary="Told when the attempt that it is about was over.",
+        opened_at=now,
+        closed_at=now,
+        close_reason="Nothing is done about it any more.",
+    )
 
 
 def _give_to_their_nodes(job: Job) -> None:
@@ -225,7 +241,8 @@ def _kept(job: Job, incident: Incident | None, judgement: Judgement, findings: I
         _raise_to(incident, judgement, root)
     held = many_nodes.mark(incident, judgement)
     incident.save()
-    Finding.objects.filter(pk__in=[each.pk for each in findings]).update(incident=incident)
+    new = [each.pk for each in findings if each.incident_id != incident.pk]
+    Finding.objects.filter(pk__in=new).update(incident=incident)
     _tell_rise(incident, before)
     if held:
         many_nodes.note_held(incident)

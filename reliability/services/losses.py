@@ -9,7 +9,7 @@ from reliability import conf
 from reliability.domain import health
 from reliability.models import Epoch, Finding, Job, MaintenanceWindow, Node, OrderRecord, Rank, ServiceBeat, Slot
 from reliability.selectors import core, maintenance
-from reliability.services import beats, incidents, nodes, own_silence
+from reliability.services import beats, clock, incidents, nodes, own_silence
 
 SETTLING_BEATS = 4
 """So many heartbeats after a start a node's account of its containers is taken at its word."""
@@ -105,6 +105,10 @@ def _judge(
         job = Job.objects.select_for_update(no_key=True).get(pk=job.pk)
         if not job.slots.filter(pk=slot.pk, node=node).exists():
             return  # a recovery gave the slot to another node before the job was locked
+        now = clock.now()  # the lock may have been awaited for long, and the node heard again meanwhile
+        node.refresh_from_db(fields=["last_seen_at"])
+        if node.last_seen_at is None or (now - max(node.last_seen_at, since)).total_seconds() <= policy.silence_s:
+            return
         alone = not _others_heard(job, silent)
         planned = f":planned{window.pk}" if window else ""
         mark = f"{job.pk}:{job.epoch}:{node.name}:{node.last_seen_at.timestamp():.3f}{planned}"

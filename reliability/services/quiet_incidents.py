@@ -23,7 +23,7 @@ def close_quiet(now: datetime) -> None:
     """
     limit, matcher = now - timedelta(seconds=QUIET_S), fault_codes.matcher()
     observed = Incident.objects.filter(_OBSERVED, opened_at__lt=limit).exclude(code__in=CLOSED_ELSEWHERE)
-    for incident in observed.exclude(findings__found_at__gte=limit):
+    for incident in observed.exclude(findings__last_at__gte=limit):
         if monitors.stands(incident.node_id, incident.code, now) or fault_context.lasts(incident, matcher, now=now):
             continue
         _close(incident, limit, now)
@@ -33,4 +33,4 @@ def _close(incident: Incident, limit: datetime, now: datetime) -> None:
     """Close it unless it was raised, closed or added to before its lock was had."""
     with transaction.atomic():
         standing = Incident.objects.filter(_OBSERVED, pk=locked(incident).pk)
-        standing.exclude(findings__found_at__gte=limit).update(closed_at=now, close_reason="Nothing new was found.")
+        standing.exclude(findings__last_at__gte=limit).update(closed_at=now, close_reason="Nothing new was found.")

@@ -218,9 +218,13 @@ def _ask_for_the_rest() -> None:
 
 
 def _next() -> list[int]:
-    """Return which reports are read next: those of copies of snapshots only while nothing else waits."""
+    """Return which reports are read next: those of copies of snapshots while nothing else waits, and a few beside."""
     waiting = Report.objects.filter(state=Report.State.NEW)
-    return _shared(waiting.exclude(kind__in=OF_COPIES), CHUNK) or _shared(waiting, COPIES_AT_ONCE)
+    copies, others = waiting.filter(kind__in=OF_COPIES), waiting.exclude(kind__in=OF_COPIES)
+    first = _shared(others, CHUNK)
+    if len(first) < CHUNK / 2:  # no flood
+        return first or _shared(copies, COPIES_AT_ONCE)
+    return [*first, *_shared(copies, COPIES_AT_ONCE)]
 
 
 def _shared(waiting: QuerySet[Report], most: int) -> list[int]:

@@ -26,6 +26,7 @@ class Record:
     job: str = "lm"
     started_epoch: int = 1
     ranks: list[int] = field(default_factory=lambda: [0, 1])
+    unfenced: bool = True
 
 
 @dataclass
@@ -141,6 +142,18 @@ def test_nothing_is_read_by_way_of_a_link(node: Node, folder: Path, how: str) ->
         (folder / "away").rename(logs)
     node.part.print(0, FULL.format(1))
     assert node.hears(1) == [("disk-full", 0, 1)]
+
+
+def test_what_a_program_puts_in_place_of_its_output_takes_no_node_out_of_use(node: Node) -> None:
+    node.part.print(0)
+    node.output.stop()
+    odd = Node(node.part.folder.root.parent.parent)
+    odd.part.folder.log_path(2, 0).symlink_to("/proc/1/mem")  # an odd thing that the program put there says nothing
+    odd.part.record.started_epoch = 2
+    odd.output.start()
+    odd.output.look()
+    until(lambda: odd.standings.told()["program_output"]["ok"])
+    odd.output.stop()
 
 
 def test_a_change_of_the_fault_table_counts_for_lines_that_come_later(node: Node) -> None:

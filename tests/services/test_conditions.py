@@ -37,7 +37,7 @@ def test_what_stands_keeps_its_incident_open_and_explains_much_later_why_trainin
     find(world, "n2", "net-link-down", {"device": "eth1"})
     long_ago = clock.now() - timedelta(seconds=QUIET_S + 60)
     Incident.objects.update(opened_at=long_ago)
-    Finding.objects.update(found_at=long_ago)
+    Finding.objects.update(found_at=long_ago, last_at=long_ago)
     world.tick(1)
     assert Incident.objects.get().closed_at is None
     began = clock.now()

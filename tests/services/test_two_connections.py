@@ -224,7 +224,7 @@ def test_an_incident_that_is_added_to_while_it_is_closed_for_quiet_stays_open(
     incident, judge = _two_findings(world, of_a_job)
     long_ago = clock.now() - timedelta(seconds=quiet_incidents.QUIET_S + 60)
     Incident.objects.update(opened_at=long_ago)
-    incident.findings.update(found_at=long_ago)
+    incident.findings.update(found_at=long_ago, last_at=long_ago)
     monkeypatch.setattr(quiet_incidents.fault_context, "lasts", lambda *_args, **_more: False)
     judged = faults.judge
     waiting: list[threading.Thread] = []

@@ -127,7 +127,8 @@ class LogFile:
     def _open(self, path: Path | None = None) -> None:
         path = path or self._path
         try:
-            self._check(path, path.stat().st_mode)  # before it is opened: that alone can do something to a device
+            # Before it is opened: that alone can do something to a device.
+            self._check(path, path.stat(follow_symlinks=not self._strictly).st_mode)
             links = os.O_NOFOLLOW if self._strictly else 0
             self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY | links)
         except FileNotFoundError:
@@ -207,7 +208,7 @@ class LogFile:
     def _was_left(self, file: int) -> bool:
         """Whether the name is another file's for a while: who writes may go on with the old one for a moment."""
         try:
-            same = self._path.stat().st_ino == os.fstat(file).st_ino
+            same = self._path.stat(follow_symlinks=not self._strictly).st_ino == os.fstat(file).st_ino
         except FileNotFoundError:
             same = True  # renamed, and nothing in its place yet
         if same:

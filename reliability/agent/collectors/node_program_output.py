@@ -79,7 +79,7 @@ class NodeProgramOutput:
         for part in self._parts():
             record, folder = part.record, part.folder
             root = folder.root.resolve()
-            for rank in record.ranks if record.started_epoch else ():
+            for rank in record.ranks if record.unfenced else ():
                 path = str(root / folder.log_path(record.started_epoch, rank).relative_to(folder.root))
                 place = {"job": record.job, "epoch": record.started_epoch, "rank": rank, "path": path}
                 found.append({**place, "fresh": path not in self._known})
@@ -94,8 +94,10 @@ class NodeProgramOutput:
 
     def _hear(self, said: Mapping[str, Any]) -> None:
         kind = said.get("t")
-        if kind == "beat":
+        if kind == "state" and said.get("ok") is True:
             self._standings.note(NAME, True, "", {"ranks": len(self._told)}, ended_at=steady())
+        elif kind == "state":
+            self._standings.doubt(NAME, saying.text(said, "reason"))
         elif kind == "found":
             self._found(said)
 

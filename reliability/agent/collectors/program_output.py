@@ -4,6 +4,7 @@ Lines are judged as a program's own: they never speak for the kernel. Only what 
 notes it, and holds it against nobody while the rank that printed it goes on.
 """
 
+import errno
 import os
 import select
 from collections.abc import Mapping
@@ -26,10 +27,12 @@ LOOK_S = 0.2
 NOTHING_READ = {"inode": 0, "head": "", "length": 0, "offset": 0}
 TOLD = (Severity.ERROR, Severity.FATAL)
 LOOKS_AT_ONCE = 4
-"""So much of one rank's output (256 KiB each) is read before the next rank's; of one that prints more than 5 MB a second
-it falls behind, and does not take the processor from those that train.
+"""So much of one rank's output (256 KiB each) is read before the next rank's.
+
+Of one that prints more than 5 MB a second it falls behind, and does not take the processor from those that train.
 """
 NICE = 10
+_ODD = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 @dataclass
@@ -43,23 +46,34 @@ class _Output:
     fresh: bool
     debounce: Debounce
     log: LogFile | None = None
+    wrong: str = ""
 
     def lines(self) -> list[bytes]:
-        """Return what was printed since the last look; nothing while the file is not there, or is none."""
+        """Return what was printed since the last look; nothing while it cannot be read, for the reason in `wrong`."""
         try:
             if self.log is None:
                 self.log = LogFile(NOTHING_READ if self.fresh else None, path=self.path, strictly=True)
             look = self.log.look()
-        except (SourceLost, OSError):
+        except (SourceLost, OSError) as error:
             self.close()
+            self.wrong = _wrong(self.path, error)
             return []
-        return [*look.old_lines, *look.lines]
+        found = [*look.old_lines, *look.lines]
+        self.wrong, self.fresh = "", self.fresh and not found
+        return found
 
     def close(self) -> None:
         """Let the file go."""
         if self.log is not None:
             self.log.close()
             self.log = None
+
+
+def _wrong(path: Path, error: SourceLost | OSError) -> str:
+    """Return why an output cannot be read, "" when the program put something else there, or nothing."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    odd = not isinstance(cause, OSError) or cause.errno in _ODD
+    return "" if odd else f"{path} cannot be read: {cause.strerror}."  # type: ignore[union-attr]
 
 
 class ProgramOutput:
@@ -100,13 +114,15 @@ class ProgramOutput:
             if told:
                 saying.say("found", job=each.job, epoch=each.epoch, findings=saying.found(told))
         if steady() >= self._beat_at:
-            saying.say("beat")
+            wrong = sorted({each.wrong for each in self._outputs.values() if each.wrong})
+            more = f" So it is with {len(wrong) - 1} more." if len(wrong) > 1 else ""
+            saying.say("state", ok=None if wrong else True, reason=f"{wrong[0]}{more}" if wrong else "")
             self._beat_at = steady() + saying.BEAT_S
 
     def _judge(self, output: _Output, lines: list[bytes]) -> None:
         for index, told in self._matcher.scan(b"\n".join(lines), origin=Origin.OUTPUT):
             row = self._matcher.table.lookup(told.code)
-            if row.enabled and row.severity in TOLD:
+            if row.enabled and row.severity in TOLD and row.source != "exit-code":
                 said = cleaned(lines[index][:4096]).decode("utf-8", "replace").strip()
                 evidence = said[: saying.EVIDENCE]
                 found = Found(code=told.code, evidence=evidence, fields=told.fields, rank=output.rank)

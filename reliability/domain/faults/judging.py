@@ -172,8 +172,9 @@ def judge(
         return judgement if earlier is None else _of_the_job(judgement, earlier, context)
     # A cause that policy only observes explains its consequences all the same.
     cause = next((item for item in weighed if item.tabled is not None and not item.row.follow_up), None)
-    if cause is None and any(item.row.follow_up for item in weighed):
-        alone = _only_follow_ups(weighed, now, settle_s, context, table)
+    consequences = [item for item in weighed if not item.aside]
+    if cause is None and any(item.row.follow_up for item in consequences):
+        alone = _only_follow_ups(consequences, now, settle_s, context, table)
         return policy.by_policy(alone, context.class_actions, ranks_ended=context.ranks_ended)
     return _observed(weighed, cause or weighed[0], nodes, context)
 

@@ -29,6 +29,8 @@ class Phrase:
         wrong = ""
         if len(self.text) > LONGEST:
             wrong = f"is {len(self.text)} characters long; at most {LONGEST} count"
+        elif not self.text.isprintable():
+            wrong = "has a letter that does not show and is in no line"
         elif any(stray for *_, stray in _PIECES.findall(self.text)):
             wrong = "has a brace that is no {name} of small letters"
         elif len(self.literal) < LEAST_LITERAL:

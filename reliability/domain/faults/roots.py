@@ -18,7 +18,9 @@ BLAMING = (FaultClass.HARDWARE, FaultClass.THERMAL)
 
 def reaches(weighed: Sequence[Weighed], nodes: int | None, context: Context) -> dict[str, Reach]:
     """Return by code how far those that blame nodes reached, in the job or over the cluster, where that is too far."""
-    own = [Sighting(code=each.row.code, node=each.finding.node, at=each.finding.at) for each in weighed]
+    own = [
+        Sighting(code=each.row.code, node=each.finding.node, at=each.finding.at) for each in weighed if not each.aside
+    ]
     total = nodes or len({each.node for each in own})
     blaming = [each.row.code for each in weighed if each.fault_class in BLAMING or each.action is Action.FAILOVER]
     found = {}

@@ -25,7 +25,8 @@ _NEEDS_ANOTHER_NODE = ("GPU Reset Required", "Node Reboot Required")
 class Weighed:
     """A finding with its row and what it comes to here. `notes` say why that differs from the row.
 
-    `tabled` is the action that a policy for its class changed, None where none did.
+    `tabled` is the action that a policy for its class changed, None where none did. `aside`: it was printed by a rank
+    that went on, so it is a consequence of nothing, and says nothing of how many nodes have something.
     """
 
     finding: Finding
@@ -35,6 +36,7 @@ class Weighed:
     notes: tuple[str, ...] = ()
     pending_s: float = 0.0
     tabled: Action | None = None
+    aside: bool = False
 
     def at(self, action: Action, note: str, *, fault_class: FaultClass | None = None) -> "Weighed":
         """Return it with another action and the sentence that says why."""
@@ -75,16 +77,18 @@ def _witnesses(items: Sequence[Weighed]) -> list[Weighed]:
 
     So does what a rank printed, which explains an end of that rank alone, and that soon after.
     """
-    ends = [each.finding for each in items if is_end(each.row)]
-    ended = {each.node for each in ends}
-    return [
-        each.at(Action.OBSERVE, "No rank ended on this node, so it is only noted.")
-        if each.row.weight is Weight.WITNESS and each.finding.node not in ended
-        else each.at(Action.OBSERVE, "The rank that printed it went on, so it is only noted.")
-        if each.finding.printed and not any(_explains(each.finding, end) for end in ends)
-        else each
-        for each in items
-    ]
+    ends = [each.finding for each in items if is_end(each.row) and not each.finding.printed]
+    return [_witness(each, ends) for each in items]
+
+
+def _witness(item: Weighed, ends: Sequence[Finding]) -> Weighed:
+    finding = item.finding
+    if finding.printed and not any(_explains(finding, end) for end in ends):
+        noted = item.at(Action.OBSERVE, "The rank that printed it went on, so it is only noted.")
+        return replace(noted, aside=True)
+    if item.row.weight is Weight.WITNESS and all(end.node != finding.node for end in ends):
+        return item.at(Action.OBSERVE, "No rank ended on this node, so it is only noted.")
+    return item
 
 
 def _explains(printed: Finding, end: Finding) -> bool:
@@ -97,7 +101,9 @@ def _unexplained(items: Sequence[Weighed], unknown_action: Action) -> list[Weigh
     """An end without a cause gets the job's policy, unless its node tells of a cause."""
     explained = {each.finding.node for each in items if not each.row.follow_up and each.action is not Action.OBSERVE}
     return [
-        replace(each, action=unknown_action) if each.row.unexplained and each.finding.node not in explained else each
+        replace(each, action=unknown_action)
+        if each.row.unexplained and not each.finding.printed and each.finding.node not in explained
+        else each
         for each in items
     ]
 
