@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from reliability.agent.clock import steady
 from reliability.agent.fields import Fields
 from reliability.agent.jobs import LocalJobs
 from reliability.agent.peer_serving import MOST_LIMIT_S, PARTNERS
@@ -21,6 +22,8 @@ log = logging.getLogger("stepkeeper.agent")
 
 
 ENDING_S = 5.0
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 30.0
+"""How long after a child ended by itself the next one is started."""
 
 
 class _Keeping:
@@ -30,21 +33,20 @@ class _Keeping:
         self.epoch = epoch
         self.ranks = ranks
         self.ended = threading.Event()
+        self.over = threading.Event()
         self._lock = threading.Lock()
-        self._over = False
         self._child: Child | None = None
 
     def begin(self, start: Callable[[], Child]) -> Child | None:
         """Return the child that keeps them, None when that was ended before it began."""
         with self._lock:
-            if not self._over:
-                self._child = start()
+            self._child = None if self.over.is_set() else start()
             return self._child
 
     def kill(self) -> None:
         """End it, whether it runs by now or not."""
         with self._lock:
-            self._over = True
+            self.over.set()
             if self._child is not None and self._child.poll() is None:
                 children.kill(self._child.pid)
 
@@ -106,6 +108,9 @@ class PeerKeeping:
 
     def stop(self) -> None:
         """End all of them."""
+        with self._lock:
+            for each in self._keeping.values():
+                each.over.set()
         self._children.stop()
 
     def _end(self, which: Callable[[tuple[str, str], _Keeping], bool]) -> None:
@@ -122,17 +127,27 @@ class PeerKeeping:
 
     def _run(self, place: tuple[str, str], keeping: _Keeping, request: Mapping[str, Any]) -> None:
         """Start the child in the thread that reads it: it ends with that thread."""
+        wait_s, end = FIRST_WAIT_S, steady() + float(request["limit_s"])
         try:
-            child = keeping.begin(lambda: self._children.begin(_MODULE, "keep", request))
-            if child is not None:
-                self._read(place, child)
-        except Exception:
-            log.exception("a partner's copies are not kept any more: job=%s node=%s", *place)
+            while not keeping.over.is_set() and (left_s := end - steady()) > 0:
+                self._keep_once(place, keeping, {**request, "limit_s": left_s})
+                if not keeping.over.wait(wait_s):
+                    log.warning("a partner's copies are kept anew: job=%s node=%s", *place)
+                wait_s = min(2 * wait_s, LONGEST_WAIT_S)
         finally:
             keeping.ended.set()
             with self._lock:
                 if self._keeping.get(place) is keeping:
                     del self._keeping[place]
+
+    def _keep_once(self, place: tuple[str, str], keeping: _Keeping, request: Mapping[str, Any]) -> None:
+        """Have a child keep them until it ends. Boundary: whatever goes wrong, it is tried again."""
+        try:
+            child = keeping.begin(lambda: self._children.begin(_MODULE, "keep", request))
+            if child is not None:
+                self._read(place, child)
+        except Exception:
+            log.exception("a partner's copies are not kept for the moment: job=%s node=%s", *place)
 
     def _read(self, place: tuple[str, str], child: Child) -> None:
         try:

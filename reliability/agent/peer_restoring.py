@@ -89,7 +89,10 @@ def _opened(
 def _lent(bringing: Bringing, source: Source, key: str, lender: Lender) -> Iterator[Iterable[bytes | memoryview]]:
     """Yield the pieces of the lender's shard, from this node's own memory or from another node."""
     if source.node == bringing.node and source.tier == "memory":
-        with direct.held(bringing.memory.data_path(key), SlotMaps()) as view:
+        with (
+            contextlib.closing(SlotMaps()) as maps,
+            direct.held(bringing.memory.data_path(key), maps) as view,
+        ):
             yield (bytes(view[at : at + PIECE_BYTES]) for at in range(0, len(view), PIECE_BYTES))
     elif source.node == bringing.node:
         path = Path(source.path)

@@ -118,8 +118,7 @@ def _bring_own(memory: DirectoryTier, wanted: RankRestore, source: Source, *, no
         _verify_in_place(memory, key, source)
         return
     beside = DirectoryTier(path.parent)
-    if source.tier in {"ssd", "partner"}:
-        _check_record(beside.record(path.stem), source)
+    _check_record(beside.record(path.stem), source)
     if not _already_there(memory, key, source):
         record = _record(wanted, beside, path.stem, job)
         _with_room(memory, wanted.shard, lambda: memory.put(path, key, digest=source.digest, record=record))
@@ -131,6 +130,7 @@ def _bring_from_store(memory: DirectoryTier, wanted: RankRestore, source: Source
         tier = choosing.job_tier(choosing.split_place(source.path, job, stored), job)
     except InvalidInput as error:
         raise CopyMissing(error.message) from error
+    _check_record(tier.record(stored), source)
     if not _already_there(memory, wanted.shard.flat_key, source):
         record, key = _record(wanted, tier, stored, job), wanted.shard.flat_key
         _with_room(memory, wanted.shard, lambda: memory.adopt(tier, stored, key, digest=source.digest, record=record))

@@ -38,6 +38,7 @@ class Sealer:
         self._seen: dict[str, int] = {}
         self._looked_at = 0.0
         self._bad: dict[Path, int] = {}
+        self._unwritten: dict[Path, TierError] = {}
         self._sealed_at: dict[Path, float] = {}
         self._sealed = threading.Condition()
         self.maps = SlotMaps()
@@ -73,12 +74,17 @@ class Sealer:
         return path in self._bad and self._bad[path] == _stamp(path)
 
     def record(self, path: Path, memory: DirectoryTier, key: str) -> dict[str, Any]:
-        """Return the record of a shard that is being sealed, once it is. Raises CopyMissing when it never will be."""
+        """Return the record of a shard that is being sealed, once it is.
+
+        Raises CopyMissing when it never will be, TierError when the memory tier takes no record, as when it is full.
+        """
         end = steady() + RECORD_LIMIT_S
         with self._sealed:
             while True:
                 with contextlib.suppress(CopyMissing):
                     return memory.record(key)
+                if (error := self._unwritten.get(path)) is not None:
+                    raise error
                 if self.is_bad(path) or steady() > end or not path.exists():
                     raise CopyMissing(f"{path} was not sealed.")
                 if self._thread is None:
@@ -104,12 +110,15 @@ class Sealer:
                 continue  # written over meanwhile
             except TierError as error:
                 log.warning("shard not sealed: path=%s reason=%s", path, error.message)
+                self._unwritten[path] = error
+        self._unwritten = {path: error for path, error in self._unwritten.items() if path.exists()}
         return sealed
 
     def _seal(self, path: Path, job: str) -> bool:
         if self.is_bad(path) or not sealing.seal(path, job=job, maps=self.maps):
             return False
         self._bad.pop(path, None)
+        self._unwritten.pop(path, None)
         self._sealed_at[path] = steady()
         self._tell()
         return True

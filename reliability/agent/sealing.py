@@ -5,6 +5,7 @@ checks by, and writes the commit record beside it. Nothing in a slot is trusted,
 any moment: it is looked at again after it was read, and what is no longer the same was never sealed.
 """
 
+import contextlib
 import logging
 import os
 import stat
@@ -55,10 +56,13 @@ def seal(path: Path, *, job: str, maps: SlotMaps | None = None) -> bool:
     `maps`: the mappings of a process that seals again and again.
     Raises RecordUnusable for a file that only looks like a shard, TierError when the record cannot be written.
     """
+    if maps is None:
+        with contextlib.closing(SlotMaps()) as own:
+            return seal(path, job=job, maps=own)
     with copying.tier_errors(path):
         handle = opening.regular(path)
     try:
-        record = _record_of(handle, path, job, maps or SlotMaps())
+        record = _record_of(handle, path, job, maps)
     except RecordUnusable:
         if _still_named(handle, path):
             raise

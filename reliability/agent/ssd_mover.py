@@ -52,6 +52,7 @@ class SsdLane(Lane):
         self._ssd = target
         self._sealer = sealer
         self._generations: dict[tuple[int, int], int] = {}
+        self._failed: dict[tuple[int, int], int] = {}
 
     def run(self, now: float) -> bool:
         """Copy as every lane does; a program's last step may be waited for when all else is settled.
@@ -173,7 +174,9 @@ class SsdLane(Lane):
         if "chunks" not in known:
             raise CopyMissing(f"{self._slot(shard)} was committed as a file meanwhile; it is copied as one next.")
         whose, generation = (shard.epoch, shard.rank), int(known.get("generation") or 0)
-        superseded = max(generation - self._last(whose) - 1, 0)
+        failed = known["failed"] if isinstance(known.get("failed"), int) else 0
+        begun = generation - self._last(whose) - 1 - (failed - self._failed.get(whose, failed))
+        superseded, self._failed[whose] = max(begun, 0), failed
         self._generations[whose] = max(generation, self._last(whose))
         return {**known, "superseded": superseded}
 

@@ -94,8 +94,10 @@ class StorageLane(Lane):
         newest = list(super()._wanted(found))
         waiting = [shard for shard in newest if shard not in self._told]
         begun = self._begun_by_others() if len({shard.step for shard in waiting}) > 1 else set()
-        stored = {shard.rank: shard for shard in sorted(self._told)}
-        for shard in waiting:
+        stored: dict[int, Shard] = {}
+        for shard in self._told if begun else ():
+            stored[shard.rank] = max(shard, stored.get(shard.rank, shard))
+        for shard in waiting if begun else ():
             last = stored.get(shard.rank)
             if (shard.epoch, shard.step) in begun and (last is None or shard > last):
                 yield shard

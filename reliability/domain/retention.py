@@ -59,6 +59,7 @@ class Held:
     `recorded_at` is when it was first reported, seconds since 1970, None when that is not known: it then counts as
     young. `size_bytes`: tier -> bytes there, of an SSD those on the fullest node. `complete`: tiers on which every
     rank's copy is committed and none is known to be bad. `durable`: every rank has such a copy on an SSD or on storage.
+    `verified`: tiers on which every rank's copy was read again since, and found to be what its record says.
     """
 
     snapshot: SnapshotId
@@ -67,6 +68,7 @@ class Held:
     complete: Collection[Tier] = ()
     durable: bool = False
     distrusted: bool = False
+    verified: Collection[Tier] = ()
 
 
 class Removal(NamedTuple):
@@ -114,8 +116,10 @@ def decide(
     """Return what may go from one tier: abandoned lines first, then the oldest first.
 
     `line` are the ceilings of the line that goes on (domain/snapshots.lineage_ceilings), `now` seconds since 1970.
-    Nothing goes before the newest attempt has committed something, nor while no snapshot of the line is whole.
-    Never gone: the newest of the line that is whole, and all of the line from there on, whole or not.
+    Nothing goes while no snapshot of the line is whole, and no abandoned line before the newest attempt has committed
+    something: what is left of the line must make room for it, or a full tier would stay full for good.
+    Never gone: the newest of the line that is whole, and all of the line from there on, whole or not; nor the newest
+    that was verified, before a newer one is.
     What is distrusted takes no good one's place and stays, as evidence, as long as it would have stayed.
     `onward` is the rule of the storage that this SSD's snapshots go to: what it keeps of each so many steps waits here
     until it is there, the newest MOST_AWAITED of these. A cap goes before that.
@@ -128,8 +132,10 @@ def decide(
     # An SSD's copies count together with those on storage, also for a snapshot of which no SSD holds anything.
     floor = max((each.snapshot.step for each in own_ledger if _is_whole(each, tier)), default=None)
     newest = max(line, default=0)
-    if floor is None or not any(each.snapshot.epoch >= newest for each in own):
+    if floor is None:
         return []
+    if not any(each.snapshot.epoch >= newest for each in own):
+        beside = []  # the newest attempt has nothing here yet, and may be the one that is given up
     older = [each for each in own if each.snapshot.step < floor]
     whole = [each for each in own if _is_whole(each, tier)]
     wanted = _wanted(whole, rule, now)
@@ -172,8 +178,9 @@ def _parted(held: Iterable[Held], line: Mapping[int, int | None]) -> tuple[list[
 
 
 def _last_on(own: Sequence[Held], tier: Tier) -> list[Held]:
-    """Return the newest snapshot of the line that is complete on this very tier, if there is one."""
-    return [each for each in own if tier in each.complete and not each.distrusted][-1:]
+    """Return the newest of the line that is complete on this very tier, and the newest that was verified there."""
+    there = [each for each in own if tier in each.complete and not each.distrusted]
+    return [*there[-1:], *[each for each in there if tier in each.verified][-1:]]
 
 
 def _wanted(whole: Sequence[Held], rule: TierRule, now: float) -> set[SnapshotId]:

@@ -63,13 +63,17 @@ def held(job: Job) -> list[Held]:
     ages = _recorded(job) if any(rule.keep_for_s for rule in rules.values()) else {}
     sizes: dict[int, dict[Tier, int]] = {}
     complete: dict[int, list[Tier]] = {}
-    for key, name, ranks, size in rows.values_list("snapshot_id", "tier", "ranks", "size_bytes"):
+    verified: dict[int, list[Tier]] = {}
+    columns = ("snapshot_id", "tier", "ranks", "size_bytes", "verified")
+    for key, name, ranks, size, sure in rows.values_list(*columns):
         tier = _RULED[name]
         if tier is Tier.SSD:
             size = _share(job, size) if fullest is None else fullest.get(key, 0)
         sizes.setdefault(key, {})[tier] = size
         if ranks >= job.world_size:
             complete.setdefault(key, []).append(tier)
+        if sure >= job.world_size:
+            verified.setdefault(key, []).append(tier)
     distrusted = set(Snapshot.objects.filter(job=job, distrusted=True).values_list("pk", flat=True))
     facts = Snapshot.objects.filter(job=job).order_by().values_list("pk", "epoch", "step", "durable")
     return [
@@ -80,6 +84,7 @@ def held(job: Job) -> list[Held]:
             complete=complete.get(key, ()),
             durable=durable >= job.world_size,
             distrusted=key in distrusted,
+            verified=verified.get(key, ()),
         )
         for key, epoch, step, durable in facts
         if key in sizes

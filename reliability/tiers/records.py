@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ from reliability.tiers import digests, opening
 
 LIMIT_BYTES = 16 * 2**20
 CHECK = "check"
+_CHUNK = re.compile("[0-9a-f]{32}")
 _SECONDS = ("taken_at", "stall_s", "drain_s")
 
 
@@ -76,7 +78,16 @@ def checked(place: object, record: object) -> dict[str, Any]:
     for name in _SECONDS:
         if not _is_time(record.get(name)):
             raise RecordUnusable(f"{place} is no commit record: its {name} is no time.")
+    generation, chunks = record.get("generation"), record.get("chunks")
+    if generation is not None and (not isinstance(generation, int) or isinstance(generation, bool)):
+        raise RecordUnusable(f"{place} is no commit record: its generation is no number.")
+    if "chunks" in record and not _are_digests(chunks):
+        raise RecordUnusable(f"{place} is no commit record: its chunks are no digests.")
     return record
+
+
+def _are_digests(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) and _CHUNK.fullmatch(each) for each in value)
 
 
 def _is_time(value: object) -> bool:

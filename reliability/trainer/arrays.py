@@ -34,6 +34,11 @@ class Buffer:
     device: Any = None
 
     @property
+    def lies_at(self) -> int:
+        """Where the program changes them, on whatever device."""
+        return self.address if self.device is None else int(self.device.data_ptr())
+
+    @property
     def where(self) -> str:
         """Where they are in the state, for people."""
         return self.place if isinstance(self.place, str) else under(*self.place)

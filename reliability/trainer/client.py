@@ -142,7 +142,10 @@ class GuardedRun(Run):
         """Wait for a save that is under way and take no more. A program that ends does so by itself."""
         atexit.unregister(self.close)
         if os.getpid() == self._pid:  # a process that was forked off has no part in it
-            self._tier.close(LAST_SAVE_LIMIT_S)
+            try:
+                self._tier.close(LAST_SAVE_LIMIT_S)
+            except Exception as error:
+                self._report_problem(self._step, error)
 
     def _live(self) -> Any:
         """Return the states as they are, to be filled in place; None when the program cannot tell them yet."""

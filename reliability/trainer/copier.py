@@ -111,7 +111,8 @@ class DeviceCopy:
     """Copies tensors of a GPU into a slot on a stream beside that of the training. Not measured: see docs/adr/0014.
 
     The slot is pinned once, so that the device writes to it by itself. The stream waits for what training has queued
-    so far; whoever is about to change the tensors waits for the event at its end.
+    so far; whoever is about to change the tensors waits for the event at its end, and the stream of the training waits
+    for those that it changes before its next update.
     """
 
     def __init__(self) -> None:
@@ -124,9 +125,18 @@ class DeviceCopy:
         if torch is None or not any(buffer.device is not None for buffer in buffers):
             return lambda: None
         placed = [pair for pair in zip(buffers, offsets, strict=True) if pair[0].device is not None]
+        early = [pair for pair in placed if not pair[0].lazy]
         self._pin(torch, slot)
         self._stream = self._stream or torch.cuda.Stream()
-        self._stream.wait_stream(torch.cuda.current_stream())
+        training = torch.cuda.current_stream()
+        self._stream.wait_stream(training)
+        if early:
+            training.wait_event(self._queued(torch, slot, early))
+        event = self._queued(torch, slot, [pair for pair in placed if pair[0].lazy])
+        return lambda: event.synchronize()
+
+    def _queued(self, torch: Any, slot: Slot, placed: Sequence[tuple[Buffer, int]]) -> Any:
+        """Queue copies and return the event at their end."""
         with torch.cuda.stream(self._stream):
             for buffer, offset in placed:
                 raw = torch.frombuffer(slot.view[offset : offset + buffer.size], dtype=torch.uint8)
@@ -134,7 +144,7 @@ class DeviceCopy:
                 buffer.device.record_stream(self._stream)
             event = torch.cuda.Event()
             event.record(self._stream)
-        return lambda: event.synchronize()
+        return event
 
     def _pin(self, torch: Any, slot: Slot) -> None:
         if slot.address not in self._pinned:

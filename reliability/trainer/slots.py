@@ -12,6 +12,7 @@ import fcntl
 import mmap
 import os
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 from . import room
@@ -38,16 +39,17 @@ class Slot:
     @classmethod
     def reserved(cls, path: Path, size: int) -> "Slot":
         """Return a new slot whose memory is there and touched. Raises SlotMemory and leaves nothing behind."""
-        room.check(path.parent, size)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            os.posix_fallocate(fd, 0, size)
-            slot = cls(path, fd, size)
-        except OSError as error:
-            os.close(fd)
-            path.unlink(missing_ok=True)
-            raise SlotMemory(f"{size} bytes for a slot cannot be reserved in {path.parent}: {error}") from error
-        slot.touch()
+        with _alone(path.parent):
+            room.check(path.parent, size)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            try:
+                os.posix_fallocate(fd, 0, size)
+                slot = cls(path, fd, size)
+            except OSError as error:
+                os.close(fd)
+                path.unlink(missing_ok=True)
+                raise SlotMemory(f"{size} bytes for a slot cannot be reserved in {path.parent}: {error}") from error
+            slot.touch()
         return slot
 
     @classmethod
@@ -136,6 +138,17 @@ class Slot:
     def _forget_record(self) -> None:
         if self.path.suffix == ".snap":
             self.path.with_suffix(".json").unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Reserve alone among the ranks of a node: what one saw free is not free any more once another has it."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def owner_lock(path: Path) -> int | None:

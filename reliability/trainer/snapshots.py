@@ -6,7 +6,6 @@ which must be called before they change, waits for it. A shard counts from the m
 second process then computes its digest and writes the commit record beside it.
 """
 
-import contextlib
 import ctypes
 import os
 import time
@@ -280,10 +279,15 @@ class MemoryTier:
         return sorted(slot.shard for slot in self._pool.slots if slot.shard is not None)
 
     def close(self, limit_s: float) -> None:
-        """Let a save that is under way end: the last one of a program counts too."""
-        with contextlib.suppress(Exception):
+        """Let a save that is under way end: the last one of a program counts too. Raises what went wrong with it.
+
+        While it still copies when the limit is over, its slot stays mapped: it ends with the process.
+        """
+        try:
             self.settle(limit_s)
-        self._pool.close()
+        finally:
+            if not self._copying.busy:
+                self._pool.close()
 
 
 def saving_from(environment: Mapping[str, str]) -> Saving:

@@ -149,7 +149,7 @@ class Encoder:
         return self._add(Buffer(len(data), address or 0, data, where))
 
     def _add(self, buffer: Buffer, *, spread: bool = False) -> int:
-        if buffer.lazy and (self._changes or buffer.address in self._early.addresses):
+        if buffer.lazy and (self._changes or buffer.lies_at in self._early.addresses):
             buffer.lazy = False
         number = len(self.buffers)
         if buffer.lazy and buffer.address:

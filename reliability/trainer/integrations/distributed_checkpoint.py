@@ -10,13 +10,12 @@ Each rank writes its own files into the step's folder. With several nodes the jo
 every node then keeps its part, and gets all of them back.
 """
 
-from collections.abc import Callable
 from typing import Any
 
-import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 
 from .steps import Steps
+from .together import together
 
 
 class Writer(dcp.FileSystemWriter):  # type: ignore[misc]
@@ -66,22 +65,6 @@ class Checkpoints:
 
     def _save(self, step: int, state: dict[str, Any]) -> None:
         first = self.steps.run.local_rank == 0
-        _together(lambda: self.steps.gathering(step, own=first))
+        together(lambda: self.steps.gathering(step, own=first))
         dcp.save(state, storage_writer=Writer(self.steps, step, **self._how))
-        _together(lambda: self.steps.seal(step) if first else None)
-
-
-def _together(act: Callable[[], object]) -> None:
-    """Have every rank do something, and wait for the others. Raises the OSError of the first that could not, on all."""
-    mine: OSError | None = None
-    try:
-        act()
-    except OSError as error:
-        mine = error
-    errors: list[OSError | None] = [mine]
-    if dist.is_available() and dist.is_initialized():
-        errors = [None] * dist.get_world_size()
-        dist.all_gather_object(errors, mine)
-    first = next((each for each in errors if each is not None), None)
-    if first is not None:
-        raise first
+        together(lambda: self.steps.seal(step) if first else None)

@@ -16,6 +16,7 @@ import torch
 from lightning.pytorch import Callback
 
 from .steps import VALIDATION_LIMIT_S, Steps
+from .together import together
 
 FILE = "lightning.ckpt"
 
@@ -47,20 +48,23 @@ class SnapshotCallback(Callback):  # type: ignore[misc]
             self.steps.run.resumed()
 
     def _save(self, trainer: Any, step: int) -> None:
-        """Save with all ranks. Training goes on where the disk does not take it, unless others wait for this rank."""
+        """Save with all ranks. Training goes on, on all of them, where the disk of one does not take it."""
         first = trainer.local_rank == 0
         try:
             with self.steps.saving():
-                path = self.steps.gathering(step, own=first)
-                trainer.strategy.barrier()
-                trainer.save_checkpoint(path / FILE)
-                trainer.strategy.barrier()
-                if first:
-                    self.steps.seal(step)
+                together(lambda: self.steps.gathering(step, own=first))
+                together(lambda: self._write(trainer, step))
+                together(lambda: self.steps.seal(step) if first else None)
         except OSError as error:
-            if trainer.world_size > 1:
-                raise
             self.steps.failed(step, error)
+
+    def _write(self, trainer: Any, step: int) -> None:
+        """Write the checkpoint. Its last act is to wait for all ranks, which a rank that cannot write does too."""
+        try:
+            trainer.save_checkpoint(self.steps.gathering(step, own=False) / FILE)
+        except OSError:
+            trainer.strategy.barrier()
+            raise
 
     def on_validation_start(self, *_about: Any) -> None:
         """A validation may take longer than a step."""
