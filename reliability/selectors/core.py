@@ -199,6 +199,12 @@ def once_complete(job: Job, *, tier: str) -> bool:
     return rows.exists()
 
 
+def durable_since(job: Job, at: datetime) -> bool:
+    """Return whether a trusted snapshot of the current line that is older than `at` is durable, wherever that is."""
+    rows = Snapshot.objects.filter(in_line(job), job=job, durable__gte=job.world_size, distrusted=False)
+    return rows.filter(created_at__lte=at).exists()
+
+
 def newest_step_reached(job: Job) -> int | None:
     """Return the newest step that a rank finished in the present attempt, or else what the attempt started from.
 

@@ -5,7 +5,7 @@ Recoveries and the second start of a job use the same: the choice, the row of th
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from reliability import conf
@@ -17,23 +17,26 @@ from reliability.domain.snapshots import Copy, SnapshotId, Tier
 from reliability.errors import NoRestorePoint
 from reliability.models import Epoch, Failover, Job, Node, OrderRecord, Slot
 from reliability.selectors import attempts, core, ledger
-from reliability.services import launch, orders, parts, peers, snapshots
+from reliability.services import clock, launch, orders, parts, peers, snapshots
 from reliability.services.peers import Served
 from reliability.tiers.shards import Shard
 
+WORTH_S = 600.0
 MOST_PEERS = 3
 """So many sources of one rank on other nodes are made ready to be read."""
 
 
 def point(job: Job, *, placement: Mapping[int, str], lost: Sequence[str], before: int) -> RestorePoint | None:
-    """Return where an attempt starts from; None means from nothing, which is right only while nothing was durable.
+    """Return where an attempt starts from; None means from nothing, which is right only while little would be lost.
 
-    Raises NoRestorePoint when a snapshot was once complete on storage and none can be read any more.
+    Raises NoRestorePoint when none can be read though a snapshot was once complete on storage, or has been durable for
+    WORTH_S on SSDs of which one is away: to begin anew would give that work up, and its node may come back.
     """
     try:
         return _choose(job, ledger.copies_of(job, before=before), placement, lost, before)
     except NoRestorePoint:
-        if core.once_complete(job, tier=Tier.STORAGE):
+        long_ago = clock.now() - timedelta(seconds=WORTH_S)
+        if core.once_complete(job, tier=Tier.STORAGE) or core.durable_since(job, long_ago):
             raise
         return None
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -93,12 +94,20 @@ def test_a_mover_killed_in_mid_upload_goes_on_where_it_was(mover: MoverProcess, 
     assert b"".join(choosing.job_tier(mover.record.storage_dir, JOB).pieces("e1/s10-r0")) == content
 
 
+def _rests(s3: S3Server) -> bool:
+    """Return whether nothing arrives for longer than a slow request takes."""
+    before = len(s3.requests)
+    threading.Event().wait(0.8)
+    return len(s3.requests) == before
+
+
 def test_parts_of_a_try_that_nobody_takes_up_again_are_swept(mover: MoverProcess, s3: S3Server) -> None:
     saved(mover, 10, os.urandom(2**20) * 40)
     with s3.troubled(slow(0.3)):
         mover.start()
         until(lambda: s3.paths("team/lm/parts/"), 30)
         mover.kill()
+        until(lambda: _rests(s3), 30)  # what was under way when it was killed may arrive after that
     DirectoryTier(mover.ssd / JOB).delete("e1-s10-r0")
     saved(mover, 20)
     mover.start()
