@@ -50,7 +50,7 @@ def note(
     source: str = "",
 ) -> Finding:
     """Keep one observation as the fault-code table judges it. With a `key` it is kept once."""
-    row = fault_codes.table().lookup(code)
+    row, at = fault_codes.table().lookup(code), report.received_at if report else clock.now()
     values: dict[str, Any] = {
         "node": node,
         "job": job,
@@ -65,8 +65,8 @@ def note(
         "fields": dict(fields or {}),
         "source": source,
         "report": report,
-        "found_at": report.received_at if report else clock.now(),
-        "last_at": report.received_at if report else clock.now(),
+        "found_at": at,
+        "last_at": at,
         "agent_at": report.agent_at if report else None,
     }
     if key is None:

@@ -89,9 +89,11 @@ def spoken(seconds: float | None) -> str:
 
 @register.filter
 def precise(seconds: float | None) -> str:
-    """Write a measured duration to hundredths of a second while it is short."""
+    """Write a measured duration to hundredths of a second while it is short, and to milliseconds while it is none."""
     if seconds is None:
         return UNKNOWN
+    if seconds < 0.1:
+        return f"{1000 * seconds:.{0 if seconds >= 0.001 else 1}f} ms"
     return f"{seconds:.2f} s" if seconds < 10 else duration(seconds)
 
 

@@ -29,14 +29,15 @@ SHARDS = [Shard(1, step, 0) for step in STEPS]
 
 
 class Node:
-    """Two steps of one rank, each in memory and on the SSD."""
+    """Two steps of one rank, each in memory, on the SSD and in a storage folder."""
 
     def __init__(self, folder: Path) -> None:
         job = JobFolder(folder / "memory" / JOB)
         job.make()
         self.memory = DirectoryTier(job.memory, owner="agent")
         self.ssd = DirectoryTier(folder / "ssd" / JOB, owner="n")
-        (folder / "ssd").mkdir()
+        for name in ("ssd", "storage"):
+            (folder / name).mkdir()
         saver = MemoryTier(job, job=JOB, epoch=1, rank=0, saving=Saving())
         for step in STEPS:
             saver.save(step, {"w": np.full(300, float(step)), "step": step})
@@ -48,24 +49,40 @@ class Node:
             with direct.held(self.memory.data_path(shard.flat_key), maps) as content:
                 self.ssd.put_from_memory(content, shard.flat_key, lambda shard=shard: self.records[shard])
         maps.close()
+        self.storage = DirectoryTier(folder / "storage" / JOB, owner="n")
+        for shard in SHARDS:
+            path = self.ssd.data_path(shard.flat_key)
+            record = self.records[shard]
+            self.storage.put(path, shard.stored_key, digest=str(record["digest"]), record=record)
         self._kept = folder / "kept"
-        shutil.copytree(self.memory.root, self._kept / "memory")
-        shutil.copytree(self.ssd.root, self._kept / "ssd")
+        for name, tier in self.tiers.items():
+            shutil.copytree(tier.root, self._kept / name)
+
+    @property
+    def tiers(self) -> dict[str, DirectoryTier]:
+        """The tiers, in the order in which a restore asks them."""
+        return {"memory": self.memory, "ssd": self.ssd, "storage": self.storage}
+
+    def place(self, tier: str, shard: Shard) -> Path:
+        """Return where the content of a shard lies on a tier."""
+        return self.tiers[tier].data_path(shard.stored_key if tier == "storage" else shard.flat_key)
+
+    def lose(self, tier: str, shard: Shard) -> None:
+        """Have a shard gone from a tier."""
+        self.tiers[tier].delete(shard.stored_key if tier == "storage" else shard.flat_key)
 
     def mend(self) -> None:
         """Have all files as they were."""
-        for name, tier in (("memory", self.memory), ("ssd", self.ssd)):
+        for name, tier in self.tiers.items():
             for path in tier.root.iterdir():
-                path.unlink()
-            for path in (self._kept / name).iterdir():
-                shutil.copy(path, tier.root / path.name)
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            shutil.copytree(self._kept / name, tier.root, dirs_exist_ok=True)
 
     def restore(self) -> tuple[int, list[str]]:
         """Restore the newest step that any tier has, as the server would ask for it; what was passed over is named."""
         passed: list[str] = []
         for shard in reversed(SHARDS):
-            tiers = (("memory", self.memory), ("ssd", self.ssd))
-            places = [(name, str(tier.data_path(shard.flat_key))) for name, tier in tiers]
+            places = [(name, str(self.place(name, shard))) for name in self.tiers]
             digest = str(self.records[shard]["digest"])
             sources = [Source(tier=name, path=path, digest=digest, node="n") for name, path in places]
             try:
@@ -115,19 +132,20 @@ def damage(path: Path, how: Callable[[bytes], bytes | None]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("tier", ["memory", "ssd"])
+@pytest.mark.parametrize("tier", ["memory", "ssd", "storage"])
 @pytest.mark.parametrize("ending", [".snap", ".json"])
 def test_no_damage_to_any_file_is_ever_restored(node: Node, tier: str, ending: str) -> None:
-    """The newest step is damaged on one tier, and gone from the other: the older one is restored, and that is said."""
+    """The newest step is damaged on one tier, and gone from the others: the older one is restored, and that is said."""
     node.mend()
-    newest = SHARDS[-1].flat_key
-    mine, other = (node.memory, node.ssd) if tier == "memory" else (node.ssd, node.memory)
-    raw = (mine.root / f"{newest}{ending}").read_bytes()
+    newest = SHARDS[-1]
+    path = node.place(tier, newest).with_suffix(ending)
+    raw = path.read_bytes()
     used = len(raw.rstrip(b"\0")) + 8
     for what, how in damages(len(raw), min(used, len(raw))):
         node.mend()
-        other.delete(newest)
-        damage(mine.root / f"{newest}{ending}", how)
+        for other in node.tiers.keys() - {tier}:
+            node.lose(other, newest)
+        damage(path, how)
         step, passed = node.restore()
         assert step == STEPS[0], what
         assert f"{tier}:{STEPS[-1]}" in passed, what

@@ -291,10 +291,18 @@ def printed(code: str, node: str = "n1", order: int = 1, at: float = NOW - 1, ra
     return seen(code, node, order, at, rank=rank, printed=True, **more)
 
 
-@pytest.mark.parametrize("code", ["cuda-illegal-access", "cuda-ecc", "gpu-shared", "ib-event", "disk-full"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        *("cuda-illegal-access", "cuda-ecc", "gpu-shared", "ib-event", "disk-full"),
+        *("exit-1", "exit-137", "exit-139", "exit-255", "oom", "connect-failed", "mesh-incomplete"),
+    ],
+)
 def test_what_a_rank_printed_that_goes_on_is_only_noted_however_often(code: str) -> None:
     often = [printed(code, order=order, at=NOW - 100 + order, rank=order % 2) for order in range(1, 6)]
     assert judged(*often).action is Action.OBSERVE
+    witness = seen("oom-killed", order=9) if "oom-killed" in TABLE else seen("xid-43", order=9)
+    assert judged(*often, witness).action is judged(witness).action, "what was printed is no end beside it either"
 
 
 def test_what_a_rank_printed_explains_its_own_end_soon_after() -> None:
@@ -325,3 +333,9 @@ def test_what_was_printed_does_not_count_as_a_repetition_of_the_end_that_it_expl
     told = [printed("cuda-fabric", order=1, at=NOW - 50), printed("cuda-fabric", order=2, at=NOW - 40)]
     judgement = judged(*told, seen("cuda-fabric", order=3, rank=0), seen("exit-1", order=4, rank=0))
     assert judgement.action is Action.RESTART_IN_PLACE
+
+
+def test_what_ranks_that_go_on_print_does_not_hold_back_the_fault_of_one_that_ended() -> None:
+    quoted = [printed("cuda-ecc", f"n{node}", order=node, rank=node) for node in (2, 3, 4)]
+    judgement = judged(seen("cuda-ecc", order=9, rank=1), *quoted, seen("exit-1", order=10, rank=1), nodes=4)
+    assert (judgement.action, judgement.meanwhile) == (Action.FAILOVER, None)

@@ -56,6 +56,13 @@ def test_of_each_so_many_steps_the_first_whole_one_stays_whatever_the_period() -
     assert steps(gone(ledger, TierRule(keep_newest=1, every_steps=100))) == [70, 105, 175, 245, 280, 350]
 
 
+@pytest.mark.parametrize("rule", [TierRule(keep_newest=1), TierRule(keep_newest=5, cap_bytes=10)])
+def test_the_newest_that_was_verified_stays_until_a_newer_one_was(rule: TierRule) -> None:
+    ledger = [held(10), replace(held(20), verified=(Tier.STORAGE,)), held(30), held(40)]
+    assert steps(gone(ledger, rule)) == [10, 30]
+    assert steps(gone([*ledger, replace(held(50), verified=(Tier.STORAGE,))], rule)) == [10, 20, 30, 40]
+
+
 def on_ssd(step: int, *, stored: bool = False) -> Held:
     """Return a snapshot that is whole on the SSDs, and on storage too where it says so."""
     tiers = (Tier.SSD, Tier.STORAGE) if stored else (Tier.SSD,)
@@ -117,9 +124,11 @@ def test_abandoned_lines_go_first_and_make_room_before_good_ones_do() -> None:
     ]
 
 
-def test_nothing_goes_before_the_newest_attempt_has_committed_something() -> None:
+def test_no_abandoned_line_goes_before_the_newest_attempt_has_committed_something() -> None:
+    """What is too old of the line goes: on a full disk the newest attempt could never commit anything otherwise."""
     line = lineage_ceilings((EpochStart(epoch=1, restored=None), EpochStart(epoch=2, restored=SnapshotId(1, 20))))
-    assert gone([held(10), held(20), held(30)], TierRule(keep_newest=1), line=line) == []
+    found = gone([held(10), held(20), held(30)], TierRule(keep_newest=1), line=line)
+    assert [(each.snapshot.step, each.why) for each in found] == [(10, Why.NOT_KEPT)]
 
 
 def test_nothing_goes_while_nothing_is_whole() -> None:

@@ -6,7 +6,7 @@ import pytest
 from pytest_django import DjangoAssertNumQueries
 
 from reliability.domain.health import NodeHealth
-from reliability.models import Failover, Finding, Incident, Job, Lease, Node, Rank, ServiceBeat
+from reliability.models import Failover, Finding, Incident, Job, Lease, Node, Rank, ServiceBeat, Slot
 from reliability.selectors import core
 from reliability.services import beats, clock, losses, reconcile
 from tests.services.world import World
@@ -43,6 +43,27 @@ def test_one_of_several_nodes_lost_is_a_recovery_though_all_others_say_running(w
     assert "Nothing was heard" in lost.evidence
     assert "made a step" in lost.evidence
     assert world.job().state == Job.State.RECOVERING
+
+
+def test_a_node_that_is_heard_again_while_its_job_is_locked_is_not_lost(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.running_job()
+    world.save(20)
+    for agent in world.agents.values():
+        agent.stepping = False
+    world.agents["n3"].beating = False
+    found = losses._slots_of
+
+    def meanwhile(silent: list[Node]) -> list[Slot]:
+        slots = found(silent)
+        Node.objects.filter(name="n3").update(last_seen_at=clock.now())
+        return slots
+
+    monkeypatch.setattr(losses, "_slots_of", meanwhile)
+    for _ in range(30):
+        world.tick(0.5)
+    assert not Finding.objects.filter(code="node-lost").exists()
 
 
 def test_most_nodes_silent_at_once_is_one_incident_of_the_control_plane_and_no_nodes_fault(world: World) -> None:

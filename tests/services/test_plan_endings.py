@@ -5,7 +5,7 @@ import pytest
 from reliability.errors import DomainError
 from reliability.models import AutoPlan, Job, OrderRecord, Rank
 from reliability.selectors import plan_history
-from reliability.services import clock, jobs, plans
+from reliability.services import clock, jobs, plans, reconcile
 from reliability.services.plans import announcing
 from tests.services.planning import apply, in_force, running, saved_alike, train, train_to
 from tests.services.test_plan_automatic import LIMITS
@@ -61,11 +61,11 @@ def test_a_job_that_is_started_again_goes_on_with_its_plan(world: World) -> None
     world.save(5)
     made = in_force(world)
     jobs.stop(job, by="ann")
-    world.tick()
+    world.tick(reconcile.SELDOM_S)
     made.refresh_from_db()
     assert made.ended_at is not None
     start_again(world)
-    world.tick()
+    world.tick(reconcile.SELDOM_S)
     made.refresh_from_db()
     assert (made.ended_at, made.ended_step, made.measured) == (None, None, {})
     assert not plans.take_over(made, now=clock.now()).over

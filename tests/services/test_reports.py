@@ -5,9 +5,9 @@ import pytest
 from reliability.domain.failover import State
 from reliability.domain.reports import parse_batch
 from reliability.domain.snapshots import SnapshotId
-from reliability.models import Failover, Finding, Incident, Node, OrderRecord, Rank, Report, Snapshot, SnapshotCopy
+from reliability.models import Failover, Finding, Incident, Job, Node, OrderRecord, Rank, Report, Snapshot, SnapshotCopy
 from reliability.selectors import core
-from reliability.services import clock, reading, reports, snapshots
+from reliability.services import clock, incidents, quiet_incidents, reading, reports, snapshots
 from tests.services.world import World
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
@@ -85,6 +85,54 @@ def test_a_flood_of_one_finding_is_counted_and_hides_no_other(world: World) -> N
     reports.process_new()
     assert Finding.objects.get(code="xid-13").count == 30_000
     assert Finding.objects.get(code="xid-79").count == 1
+
+
+def test_the_same_line_that_goes_on_for_an_hour_is_one_finding_and_keeps_its_incident_open(world: World) -> None:
+    world.running_job()
+    for _ in range(60):
+        body = {"code": "disk-error", "evidence": "I/O error, dev nvme1n1, sector 7", "fields": {"device": "nvme1n1"}}
+        world.agents["n1"].report("finding", {**body, "count": 30})
+        reports.process_new()
+        world.pass_time(60)
+        quiet_incidents.close_quiet(clock.now())
+    found = Finding.objects.get(code="disk-error")
+    assert (found.count, Incident.objects.get().closed_at) == (1800, None)
+    assert (found.last_at - found.found_at).total_seconds() > 3500
+
+
+def test_a_line_that_begins_as_another_one_is_another_one(world: World) -> None:
+    for evidence in ("write failed", "write failed, giving up", "write failed"):
+        world.agents["s1"].report("finding", {"code": "odd-thing", "evidence": evidence})
+        world.tick()
+    assert sorted(Finding.objects.values_list("evidence", "count")) == [
+        ("write failed", 2),
+        ("write failed, giving up", 1),
+    ]
+
+
+def test_copies_are_read_beside_a_flood_of_findings(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.running_job()
+    monkeypatch.setattr(reports, "_ask_for_reading", lambda: None)
+    monkeypatch.setattr(reports, "CHUNK", 10)
+    for number in range(100):
+        world.agents["s1"].report("finding", {"code": f"odd-{number}", "evidence": f"line {number}"})
+    world.agents["n1"].save_one(0, 10, "memory")
+    reports._read_these(reports._next())
+    assert SnapshotCopy.objects.filter(snapshot__step=10).exists()
+    assert Report.objects.filter(state=Report.State.NEW).count() > 50
+
+
+def test_what_is_told_of_a_job_that_is_over_and_had_no_incident_is_seen_and_settled(world: World) -> None:
+    job = world.running_job()
+    for rank, agent in enumerate(world.agents[name] for name in ("n1", "n2", "n3")):
+        agent.rank_dies(rank, 0)
+    world.until(lambda: world.job().state == Job.State.COMPLETED)
+    incidents.note(world.agents["n1"].node, "snapshot-problem", job=job, epoch=job.epoch, evidence="late")
+    assert incidents.undecided() == [job.pk]
+    world.tick()
+    assert incidents.undecided() == []
+    late = Incident.objects.get(job=job)
+    assert (late.action, late.closed_at is not None, late.findings.count()) == ("observe", True, 1)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from reliability.errors import DomainError, NoRestorePoint
 from reliability.models import Epoch, Job, SnapshotCopy
 from reliability.selectors import core
-from reliability.services import jobs, snapshot_tally
+from reliability.services import jobs, restores, snapshot_tally
 from tests.services.world import World
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
@@ -68,6 +68,23 @@ def test_when_nothing_can_be_read_it_is_refused_with_the_reason(world: World) ->
     with pytest.raises(NoRestorePoint, match="No step can be read by every rank"):
         jobs.start(world.job(), by="bob")
     assert world.job().state == Job.State.STOPPED
+
+
+@pytest.mark.parametrize(("age_s", "refused"), [(60, False), (3600, True)])
+def test_work_on_the_disk_of_a_node_that_may_come_back_is_not_given_up_for_a_start_from_nothing(
+    world: World, age_s: int, refused: bool
+) -> None:
+    """Storage was away since the job began. Of the first minutes little is lost; later whoever wants that says so."""
+    world.running_job()
+    world.save(20, tiers=("memory", "ssd"))
+    world.pass_time(age_s)
+    place = core.placement(world.job())
+    lost = {"placement": place, "lost": ["n3"], "before": world.job().epoch + 1}
+    if refused:
+        with pytest.raises(NoRestorePoint):
+            restores.point(world.job(), **lost)
+    else:
+        assert restores.point(world.job(), **lost) is None
 
 
 def test_a_job_that_failed_while_it_was_brought_up_can_be_started_once_more(world: World) -> None:

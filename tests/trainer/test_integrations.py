@@ -73,7 +73,7 @@ def test_a_run_that_was_killed_goes_on_from_its_snapshot_with_the_losses_of_one_
     assert job.said == []
 
 
-@pytest.mark.parametrize("fails", ["gathering", "seal", "save"])
+@pytest.mark.parametrize("fails", ["gathering", "seal", "save", "lightning"])
 def test_a_save_that_fails_on_one_rank_leaves_nothing_and_holds_no_other_rank_up(
     tmp_path: Path, torch_python: str, packages: str, fails: str
 ) -> None:

@@ -159,3 +159,11 @@ def test_gaps_are_all_that_no_buffer_takes() -> None:
     assert all(end == start for (_, end), (start, _) in itertools.pairwise(covered))
     assert laid.shared_at % layout.PAGE == 0
     assert {laid.offsets[0], laid.offsets[3]} == {number for number in laid.offsets if number >= laid.shared_at}
+
+
+def test_what_is_sealed_in_passing_leaves_no_handle_that_keeps_its_memory(tmp_path: Path) -> None:
+    saved(tmp_path / "first", 0)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for number in range(5):
+        saved(tmp_path / str(number), 0)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import reliability.trainer as stepkeeper
-from reliability.trainer import copier, room, snapshots
+from reliability.trainer import copier, room, slots, snapshots
 from reliability.trainer.errors import HeaderGrew, SlotMemory, SlotsBusy
 from reliability.trainer.folder import JobFolder, Shard
 from reliability.trainer.pool import SlotPool
@@ -163,6 +163,29 @@ def test_a_third_slot_is_there_when_memory_allows(folder: JobFolder, monkeypatch
     for step in range(1, 5):
         tier.save(step, state)
     assert held(other) == ["e1-s3-r0", "e1-s4-r0"]
+
+
+def test_ranks_of_a_node_reserve_one_after_the_other(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Together they would each find room for one, and then take room for all."""
+    inside, most, real = [0], [0], slots.room.check
+
+    def check(place: Path, needed: int) -> None:
+        inside[0] += 1
+        most[0] = max(most[0], inside[0])
+        real(place, needed)
+        threading.Event().wait(0.05)
+        inside[0] -= 1
+
+    monkeypatch.setattr(slots.room, "check", check)
+    ranks = [
+        threading.Thread(target=slots.Slot.reserved, args=(folder.memory / f"slot-{rank}-x-1", 4096))
+        for rank in range(6)
+    ]
+    for each in ranks:
+        each.start()
+    for each in ranks:
+        each.join(20)
+    assert (most[0], len(list(folder.memory.glob("slot-*")))) == (1, 6)
 
 
 def test_a_state_that_grows_moves_to_larger_slots_and_one_is_whole_all_the_time(

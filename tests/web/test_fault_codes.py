@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from reliability.domain.faults import Action
 from reliability.errors import InvalidInput, StaleProposal
@@ -188,6 +189,7 @@ def test_programs_change_switch_off_and_take_back_what_they_may(client_of: Any) 
         ({"meaning": 7, "reason": "x"}, "meaning"),
         ({"debounce_s": "soon", "reason": "x"}, "debounce_s"),
         ({"reason": {"a": 1}}, "reason"),
+        ({"phrase": "fan failed \ud800", "reason": "x"}, "phrase"),
         ([], "non_field_errors"),
     ],
 )
@@ -195,6 +197,16 @@ def test_a_wrong_body_is_refused_by_the_name_of_its_field(client_of: Any, body: 
     answer = client_of("approver").patch(f"{API}xid-109/", body, "application/json")
     assert (answer.status_code, list(answer.json())) == (400, [field])
     assert not FaultCodeChange.objects.exists()
+
+
+def test_a_change_that_this_version_cannot_take_is_left_out_and_can_be_taken_back(client_of: Any) -> None:
+    bad = {"version": 1, "kind": "change", "values": {"action": "observe"}, "reason": "x", "changed_by": "ada"}
+    FaultCodeChange.objects.create(code="code-of-an-older-version", changed_at=timezone.now(), **bad)
+    client = client_of("approver")
+    assert client.get(f"{API}xid-79/").json()["action"] == "failover"
+    changed = client.patch(f"{API}xid-79/", {"action": "hold", "reason": "\ud800 odd"}, "application/json")
+    assert (changed.status_code, changed.json()["action"]) == (200, "hold")
+    assert client.delete(f"{API}code-of-an-older-version/", {"reason": "gone"}, "application/json").status_code < 500
 
 
 def test_programs_without_the_permission_change_nothing(client_of: Any) -> None:
