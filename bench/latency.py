@@ -1,7 +1,8 @@
 """How long from the cause of a fault until an incident holds it, on real hosts, engines and the real kernel log?
 
 From the moment before the cause is made until a row of the database says that a finding of it belongs to an incident.
-Environment: STEPKEEPER_BENCH_ROUNDS, 100 for the 99th percentile.
+Environment: STEPKEEPER_BENCH_ROUNDS, 100 for the 99th percentile; STEPKEEPER_BENCH_ONLY, some of: kernel, container,
+exit, hang, silence.
 """
 
 import itertools
@@ -30,6 +31,7 @@ SILENCE_ROUNDS = max(ROUNDS // 10, min(ROUNDS, 3))
 """Each takes half a minute: a host is frozen, its place is taken, and all is made as before."""
 HANG_ROUNDS = min(SILENCE_ROUNDS, 2 * len(TRAINING))
 """Twice on each node: after a third hang of a node within a day its place is given to another."""
+ONLY = set(filter(None, os.environ.get("STEPKEEPER_BENCH_ONLY", "").split(",")))
 SILENCE_S = 6.0
 _LIMIT = re.compile(r"limit ([\d.]+)")
 KMSG = Path("/dev/kmsg")
@@ -125,6 +127,10 @@ def _figure(name: str, samples: Iterator[float], target_s: float) -> Figure:
     return Figure(name=name, samples=found, note=f"p99 {p99(found):.3f} s, at most {target_s:g} s")
 
 
+def _asked(name: str) -> bool:
+    return not ONLY or name in ONLY
+
+
 def measure() -> Iterator[Figure]:
     """Return the figures."""
     fleet = Fleet()
@@ -150,27 +156,38 @@ def _measured(fleet: Fleet, folder: Path) -> Iterator[Figure]:
     with running_cluster(fleet, folder, **options) as cluster:
         cluster.make_fit()
         watch, runs = Stopwatch(cluster), Runs(cluster, {"numpy_lm": image.reference}, folder)
-        yield _figure("kernel line in /dev/kmsg", kernel_lines(watch), 1.0)
-        run = runs.start("numpy_lm", 1, steps=10_000_000, unknown_action="restart_in_place", restart_budget=10_000)
-        run.wait_for_restorable_step()
-        node = run.node_of_slot(2)
+        if _asked("kernel"):
+            yield _figure("kernel line in /dev/kmsg", kernel_lines(watch), 1.0)
+        yield from _of_a_run(watch, runs)
+        if _asked("silence"):
+            yield _figure("silence of a host", silence(watch, runs), SILENCE_S + 1.0)
 
-        def end_container() -> None:
-            fleet.kill(node, container_name=f"sk-{run.job}-{node}")
 
-        def end_rank() -> None:
-            fleet.kill(node, rank=2, job=run.job)
+def _of_a_run(watch: Stopwatch, runs: Runs) -> Iterator[Figure]:
+    """Yield the figures of faults after which one and the same job goes on where it was."""
+    cluster, fleet = watch.cluster, watch.cluster.fleet
+    run = runs.start("numpy_lm", 1, steps=10_000_000, unknown_action="restart_in_place", restart_budget=10_000)
+    run.wait_for_restorable_step()
+    node = run.node_of_slot(2)
 
+    def end_container() -> None:
+        fleet.kill(node, container_name=f"sk-{run.job}-{node}")
+
+    def end_rank() -> None:
+        fleet.kill(node, rank=2, job=run.job)
+
+    if _asked("container"):
         yield _figure("container death", in_place(watch, run, end_container, ("container-died", "oom")), 0.5)
+    if _asked("exit"):
         yield _figure("exit code of a rank", in_place(watch, run, end_rank, ("exit-137",)), 0.5)
 
-        ranks = itertools.cycle(range(len(TRAINING)))
+    ranks = itertools.cycle(range(len(TRAINING)))
 
-        def stop_rank() -> None:
-            rank = next(ranks)
-            host = fleet.host(run.node_of_slot(rank))
-            os.kill(pid_of_rank(host, rank, run.job), signal.SIGSTOP)
+    def stop_rank() -> None:
+        rank = next(ranks)
+        host = fleet.host(run.node_of_slot(rank))
+        os.kill(pid_of_rank(host, rank, run.job), signal.SIGSTOP)
 
+    if _asked("hang"):
         yield _figure("hang, beyond the stated limit", hangs(watch, run, stop_rank), 1.0)
-        cluster.manage("job", "stop", run.job)
-        yield _figure("silence of a host", silence(watch, runs), SILENCE_S + 1.0)
+    cluster.manage("job", "stop", run.job)
