@@ -1,8 +1,10 @@
 """What machine is this? Hardware ids tell a machine again under another name; facts are shown to people."""
 
 import importlib
+import logging
 import os
 import platform
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,10 @@ _MACHINE_ID = Path("/etc/machine-id")
 _BOARD_SERIAL = Path("/sys/class/dmi/id/board_serial")
 _NETWORK = Path("/sys/class/net")
 _CPUINFO = Path("/proc/cpuinfo")
+_DRIVER = Path("/proc/driver/nvidia")
+_UUID = re.compile(r"^GPU UUID:\s*(GPU-[0-9a-f-]{8,64})\s*$", re.MULTILINE)
+
+log = logging.getLogger("stepkeeper.agent")
 
 
 def hardware_ids() -> dict[str, Any]:
@@ -59,15 +65,26 @@ def _macs() -> list[str]:
 
 
 def _gpu_uuids() -> list[str]:
+    """Return the ids of the GPUs. Where NVML does not answer, as while a driver is loaded anew, its files tell them."""
     try:
         nvml = importlib.import_module("pynvml")
+    except ImportError:
+        return _told_by_driver()
+    try:
         nvml.nvmlInit()
-    except Exception:
-        return []
+    except nvml.NVMLError as error:
+        if _DRIVER.exists():
+            log.warning("NVML does not answer, GPU ids are taken from %s: %s", _DRIVER, error)
+        return _told_by_driver()
     try:
         handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
         return sorted(str(nvml.nvmlDeviceGetUUID(handle)) for handle in handles)
     except nvml.NVMLError:
-        return []
+        return _told_by_driver()
     finally:
         nvml.nvmlShutdown()
+
+
+def _told_by_driver() -> list[str]:
+    found = (_UUID.search(_text(path)) for path in _DRIVER.glob("gpus/*/information"))
+    return sorted(each[1] for each in found if each is not None)
