@@ -52,7 +52,7 @@ class MaintenanceForm(StyledForm):
         field = self.fields["domain"]
         assert isinstance(field, forms.ChoiceField)
         field.choices = [("", "none"), *((name, name) for name in sorted(known))]
-        self.fields["muted"].widget.attrs["class"] = "form-check-input"
+        self.fields["muted"].widget.attrs["class"] = "choices"  # of the whole list and of each box in it
 
     def plan(self) -> Plan:
         """Return what was entered."""

@@ -253,7 +253,8 @@ REST_FRAMEWORK = {
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Stepkeeper",
-    "DESCRIPTION": "Nodes, jobs, snapshots, incidents, failovers and plans of guarded training jobs. Changes nothing.",
+    "DESCRIPTION": "Nodes, jobs, snapshots, incidents, failovers and plans of guarded training jobs. "
+    "A token may do what its person may; what changes something says so.",
     "VERSION": VERSION,
     "SERVE_INCLUDE_SCHEMA": False,
     "ENUM_NAME_OVERRIDES": {

@@ -172,7 +172,7 @@ def record(fields: Mapping[str, tuple[Reader, bool]]) -> Reader:
         for key, (reader, required) in fields.items():
             where = f"{path}.{key}" if path else key
             if required and key not in raw:
-                raise InvalidInput(where, "is missing", hint="Every report of this kind carries it.")
+                raise InvalidInput(where, "is missing", hint="Give it: nothing is assumed in its place.")
             result[key] = reader(raw.get(key), where)
         return result
 

@@ -8,6 +8,7 @@ from typing import Any
 from reliability import conf
 from reliability.domain import goodput
 from reliability.domain.failover import OPEN, State
+from reliability.domain.health import SERVING
 from reliability.models import Failover, FailoverEvent, Finding, Incident, OrderRecord, Report, Validation
 from reliability.selectors.job_pages import RankOutput, outputs
 from reliability.selectors.stages import DETECTION, by_state
@@ -75,6 +76,12 @@ class FailoverPage:
     earlier: tuple[Failover, ...]
     limit_s: float | None
     waits_until: datetime | None
+
+    @property
+    def heard_again(self) -> bool:
+        """Whether the node that was given up as lost is heard and usable again."""
+        node = self.failover.failed_node
+        return self.failover.incident.code == "node-lost" and node is not None and node.health in SERVING
 
 
 def limit_s(failover: Failover) -> float | None:

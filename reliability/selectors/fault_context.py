@@ -16,6 +16,7 @@ from reliability.models import Failover, Finding, Incident, Job, Node, Rank
 from reliability.selectors import core, maintenance, standing
 
 LAST_LINE = "Last line: "
+TELLING_LINE = "The line that says why: "
 PRINTED = "output"
 """The source of what an agent saw a program print that went on."""
 SHOWN = 200
@@ -29,7 +30,7 @@ PATIENCE_STEPS = 3.0
 
 def fields_of(code: str, evidence: str, matcher: faults.Matcher) -> Mapping[str, Value]:
     """Return what the line behind a finding carries; nothing when its evidence is no line of that code."""
-    told = matcher.find(evidence.rpartition(LAST_LINE)[2])
+    told = matcher.find(evidence.rpartition(TELLING_LINE if TELLING_LINE in evidence else LAST_LINE)[2])
     return told.fields if told is not None and told.code == code else {}
 
 
@@ -42,12 +43,16 @@ def found(finding: Finding, matcher: faults.Matcher) -> faults.Finding:
         order=finding.pk,
         rank=finding.rank,
         epoch=finding.epoch,
-        evidence=finding.evidence[-SHOWN:],
+        evidence=_shown(finding.evidence),
         job=finding.job.name if finding.job else "",
         count=finding.count,
         fields=finding.fields or fields_of(finding.code, finding.evidence, matcher),
         printed=finding.source == PRINTED,
     )
+
+
+def _shown(evidence: str) -> str:
+    return evidence if len(evidence) <= SHOWN else f"{evidence[: SHOWN - 2].rstrip()} …"
 
 
 def history(findings: Sequence[Finding], matcher: faults.Matcher) -> tuple[faults.Finding, ...]:

@@ -106,6 +106,11 @@ class SnapshotPage:
     newer: Snapshot | None
     older: Snapshot | None
 
+    @property
+    def there(self) -> bool:
+        """Whether anything of it is left on a tier."""
+        return any(cell.ranks for cell in self.row.cells)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Opened:

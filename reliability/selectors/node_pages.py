@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.db.models import Case, IntegerField, Prefetch, QuerySet, Value, When
+from django.utils import timezone
 
 from reliability.domain.health import PLACE, SERVING, USABLE, NodeRole
 from reliability.domain.standby import Verdict
 from reliability.models import Finding, Hold, Node, OrderRecord, Report, Room, Slot, Validation
-from reliability.selectors import core, node_history
+from reliability.selectors import core, maintenance, node_history
 from reliability.selectors.node_history import CauseLine, CheckLine, Happening, QuarantineLine
 from reliability.selectors.rooms import warnings
 
@@ -19,12 +20,16 @@ ROWS = 20
 
 @dataclass(frozen=True)
 class StandbyLine:
-    """A standby with its newest result per check. `ready` means: usable, not held, every known check passed."""
+    """A standby with its newest result per check. `ready` means: usable, not held, every known check passed.
+
+    `planned`: in which maintenance it is now, in words, '' in none.
+    """
 
     node: Node
     holds: tuple[Hold, ...]
     checks: tuple[Validation, ...]
     warm_for: tuple[str, ...]
+    planned: str = ""
 
     @property
     def validated(self) -> bool:
@@ -35,12 +40,12 @@ class StandbyLine:
     @property
     def usable(self) -> bool:
         """Whether it may take a slot at all, were it the only one."""
-        return self.node.health in SERVING and not self.holds
+        return self.node.health in SERVING and not self.holds and not self.planned
 
     @property
     def ready(self) -> bool:
         """Whether it could take a slot over now."""
-        return self.node.health in USABLE and not self.holds and self.validated
+        return self.node.health in USABLE and self.usable and self.validated
 
 
 @dataclass(frozen=True)
@@ -107,7 +112,12 @@ def standby_lines(nodes: Iterable[Node], *, busy: Collection[int | None]) -> lis
     for hold in Hold.objects.filter(node__in=keys, released_at=None):
         holds[hold.node_id].append(hold)
     checks = newest_checks(keys)
-    return [StandbyLine(node, tuple(holds[node.pk]), checks.get(node.pk, ()), warm_for(node)) for node in standbys]
+    windows = maintenance.current(timezone.now(), standbys)
+    away = {pk: maintenance.told(found[0]) for pk, found in windows.items()}
+    return [
+        StandbyLine(node, tuple(holds[node.pk]), checks.get(node.pk, ()), warm_for(node), away.get(node.pk, ""))
+        for node in standbys
+    ]
 
 
 def node_page(node: Node, *, now: datetime) -> NodePage:

@@ -38,7 +38,7 @@ def repeat_offenders(now: datetime, *, least: int = 1) -> list[Offender]:
     """
     rows = Incident.objects.filter(fault_class=FaultClass.HARDWARE, opened_at__gt=now - LONG, opened_at__lte=now)
     by_node: dict[int, list[Incident]] = defaultdict(list)
-    for row in rows.exclude(node=None).order_by("-opened_at", "-pk"):
+    for row in rows.exclude(node=None).exclude(failovers__drills__isnull=False).order_by("-opened_at", "-pk"):
         if row.node_id is not None:
             by_node[row.node_id].append(row)
     nodes = list(Node.objects.order_by("name")) if by_node else []

@@ -83,9 +83,11 @@ def stop(job: Job, *, by: str) -> None:
 
 
 def drive(job_id: int) -> None:
-    """Do the next thing that this job needs."""
+    """Do the next thing that this job needs; nothing for one that is not there, as an old message may name."""
     with transaction.atomic():
-        job = Job.objects.select_for_update().get(pk=job_id)
+        job = Job.objects.select_for_update().filter(pk=job_id).first()
+        if job is None:
+            return
         if job.state == Job.State.PENDING and job.start_asked_at is not None:
             _place(job)
         if job.state == Job.State.STARTING:

@@ -4,7 +4,7 @@ A reader writes what the report says and returns follow-ups: (what, id). Follow-
 behind its own boundary, and reconciliation would do the same a moment later.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from reliability.domain import faults
@@ -14,7 +14,7 @@ from reliability.domain.parts import Difference
 from reliability.domain.snapshots import SnapshotId, Tier
 from reliability.errors import InvalidInput
 from reliability.models import Job, Node, OrderRecord, Rank, Report
-from reliability.selectors import core, fault_codes
+from reliability.selectors import core, fault_codes, fault_context
 from reliability.services import (
     boundary,
     duplicates,
@@ -158,13 +158,14 @@ def _rank_exit(row: Report) -> list[FollowUp]:
         standing = core.open_failover(job)
         return [("recover", standing.pk)] if standing else [("drive", job.pk)]
     tail = row.body.get("tail") or ""
+    found = faults.code_for_exit(code, tail, oom_killed=bool(row.body.get("oom_killed")), matcher=fault_codes.matcher())
     incidents.note(
         row.node,
-        faults.code_for_exit(code, tail, oom_killed=bool(row.body.get("oom_killed")), matcher=fault_codes.matcher()),
+        found,
         job=job,
         epoch=row.epoch,
         rank=rank.rank,
-        evidence=_evidence(row.body, tail),
+        evidence=_evidence(row.body, tail, found),
         report=row,
     )
     return [("judge", job.pk)]
@@ -178,11 +179,21 @@ def _last_step(rank: Rank, row: Report) -> int | None:
     return max(told, rank.step or 0) if rank.epoch == row.epoch else told
 
 
-def _evidence(body: Mapping[str, Any], tail: str) -> str:
+def _evidence(body: Mapping[str, Any], tail: str, code: str) -> str:
+    """What is told of an end: its number, its last line, and the line that decided when that is another one."""
     signal = f" (signal {body['signal']})" if body.get("signal") else ""
     last = f" after step {body['last_step']}" if body.get("last_step") is not None else ""
     lines = [line for line in tail.strip().splitlines() if line.strip()]
-    return f"Exit code {body['exit_code']}{signal}{last}." + (f" Last line: {lines[-1][-500:]}" if lines else "")
+    printed = f" {fault_context.LAST_LINE}{lines[-1][-500:]}" if lines else ""
+    return f"Exit code {body['exit_code']}{signal}{last}.{printed}{_telling(lines, code)}"
+
+
+def _telling(lines: Sequence[str], code: str) -> str:
+    matcher = fault_codes.matcher()
+    saying = [line for line in lines if (told := matcher.find(line, origin=faults.Origin.OUTPUT)) and told.code == code]
+    if not saying or saying[-1] == lines[-1]:
+        return ""
+    return f" {fault_context.TELLING_LINE}{saying[-1][-500:]}"
 
 
 def _container(row: Report) -> list[FollowUp]:
@@ -297,7 +308,8 @@ def _code_of_problem(body: Mapping[str, Any]) -> str:
 def _snapshot_problem(row: Report) -> list[FollowUp]:
     """A save or copy failed: shown, and never a reason to blame a node."""
     body, job = row.body, spoken_of.named_job(row)
-    where = f"Step {body.get('step')} rank {body.get('rank')} on {body.get('tier') or 'a tier'}: "
+    named = [f"{name} {body[name]}" for name in ("step", "rank") if body.get(name) is not None]
+    where = f"{' '.join([*named, 'on', body.get('tier') or 'a tier']).capitalize()}: "
     code = _code_of_problem(body)
     incidents.note(
         row.node,

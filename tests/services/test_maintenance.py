@@ -4,11 +4,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from reliability.domain.health import NodeHealth
 from reliability.errors import DomainError, InvalidInput
 from reliability.models import Failover, Finding, Hold, Incident, Job, MaintenanceWindow, Node
 from reliability.selectors import maintenance as planned
+from reliability.selectors.node_pages import standby_lines
 from reliability.services import clock, jobs, losses, maintenance, nodes
 from reliability.services.maintenance import Plan
 from tests.services.world import World
@@ -189,3 +191,11 @@ def test_a_plan_that_makes_no_sense_is_refused_by_name(world: World) -> None:
             plan(**wanted)
         assert caught.value.field == field
         assert caught.value.hint
+
+
+def test_a_standby_in_a_planned_time_is_not_called_ready(world: World) -> None:
+    world.until(lambda: all(line.ready for line in standby_lines(Node.objects.all(), busy=())))
+    plan(nodes=["s1"])
+    MaintenanceWindow.objects.update(starts_at=timezone.now() - timedelta(hours=1))  # pages go by the real clock
+    ready = {line.node.name: (line.ready, line.usable) for line in standby_lines(Node.objects.all(), busy=())}
+    assert ready == {"s1": (False, False), "s2": (True, True)}

@@ -7,7 +7,7 @@ from reliability.domain.reports import parse_batch
 from reliability.domain.snapshots import SnapshotId
 from reliability.models import Failover, Finding, Incident, Job, Node, OrderRecord, Rank, Report, Snapshot, SnapshotCopy
 from reliability.selectors import core
-from reliability.services import clock, incidents, quiet_incidents, reading, reports, snapshots
+from reliability.services import clock, incidents, jobs, quiet_incidents, reading, reports, snapshots
 from tests.services.world import World
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
@@ -309,3 +309,39 @@ def test_the_steps_a_fault_cost_count_only_what_the_failed_attempt_reached(world
     reports.process_new()
     world.until(lambda: world.failover().pk > 1 and world.failover().ended_at is not None)
     assert (world.failover().fault_step, world.failover().restore_step) == (25, 20)
+
+
+def test_the_line_that_decided_is_shown_when_it_was_not_the_last_that_was_printed(world: World) -> None:
+    world.running_job()
+    tail = "CUDA error: uncorrectable ECC error encountered\nsaving what is left\nbye"
+    world.agents["n2"].rank_dies(1, 1, tail=tail)
+    world.tick()
+    found = Finding.objects.get(code="cuda-ecc")
+    assert found.evidence.endswith(
+        "Last line: bye The line that says why: CUDA error: uncorrectable ECC error encountered"
+    )
+
+
+def test_what_is_not_known_of_a_trouble_with_snapshots_is_left_out(world: World) -> None:
+    world.running_job()
+    body = {"tier": "storage", "code": "tier_unreachable", "message": "It is away.", "hint": ""}
+    world.agents["n1"].report("snapshot_problem", body)
+    world.tick()
+    assert Finding.objects.get(code="store-unreachable").evidence == "On storage: tier_unreachable: It is away."
+
+
+def test_trouble_that_was_only_observed_before_is_no_sign_of_the_fault(world: World) -> None:
+    world.running_job()
+    world.save(20)
+    body = {"tier": "storage", "code": "tier_unreachable", "message": "It is away.", "hint": ""}
+    world.agents["n1"].report("snapshot_problem", body)
+    world.tick()
+    for _ in range(40):
+        world.tick(2)
+    began = clock.now()
+    world.agents["n2"].rank_dies(1, 139)
+    assert world.recover().fault_at >= began
+
+
+def test_a_message_about_a_job_that_is_not_there_does_nothing(world: World) -> None:
+    jobs.drive(4711)

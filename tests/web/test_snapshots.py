@@ -336,3 +336,23 @@ def test_with_a_node_that_is_not_heard_the_ledger_says_what_is_left_and_shows_th
     assert "every rank can read it where it runs now" not in page
     assert f"Without {lost.name}" in plain(page)
     assert f'<a class="btn btn-primary" href="/failovers/{recovery.pk}/">Open</a>' in page
+
+
+def test_of_a_step_that_is_gone_everywhere_no_restore_is_offered(client_of: Any, cluster: dict[str, Any]) -> None:
+    client, pk = client_of("operator"), key(1180)
+    assert "Try to restore it on a standby" in text_of(client, f"/snapshots/{pk}/")
+    models.SnapshotCopy.objects.filter(snapshot=pk).update(state="deleted")
+    snapshot_tally.recount_all()
+    assert "Try to restore it on a standby" not in text_of(client, f"/snapshots/{pk}/")
+
+
+def test_the_csv_of_a_ledger_lists_what_the_page_lists(client_of: Any, cluster: dict[str, Any]) -> None:
+    client = client_of("viewer")
+    models.SnapshotCopy.objects.filter(snapshot=key(1180)).update(state="deleted")
+    snapshot_tally.recount_all()
+    for query, steps in (("", {1200, 1220}), ("?removed=shown", {1180, 1200, 1220}), ("?since_step=1200", {1200})):
+        page = text_of(client, f"/jobs/gpt-small/snapshots/{query}")
+        link = re.search(r'href="([^"]+format=csv)"', page)
+        assert link is not None
+        told = b"".join(client.get(link[1].replace("&amp;", "&")).streaming_content).decode()
+        assert {int(row["step"]) for row in csv.DictReader(io.StringIO(told))} == steps, query

@@ -85,6 +85,8 @@ def _reading(sample: Sample) -> Reading | str:
     factor = _seconds(sample.help) if rule.how is How.SHARE else 1.0
     if factor is None:
         return "no unit in HELP"
+    if rule.how is How.WINDOW and rule.code == "xid" and not float(sample.value).is_integer():
+        return "no value"  # a count of lines
     if not _is_value(sample.value, rule.how) or not _may_be_told(sample.value, rule):
         return "no value"
     labels = sample.labels

@@ -42,6 +42,7 @@ class Command(BaseCommand):
             node = self._node(job, options["node"])
             drill = drills.start(job, node=node, what=options["what"], by=caller())
             self.stdout.write(f"Drill {drill.pk}: {drill.get_what_display()} on {node.name}.")
+            self.stdout.flush()
             self._watch(drill, options["wait"])
             self._report(drill)
 
@@ -66,6 +67,7 @@ class Command(BaseCommand):
             state = State(drill.failover.state).value.replace("_", " ") if drill.failover else ""
             if state and state != told:
                 self.stdout.write(f"  {state}{self._card(drill)}")
+                self.stdout.flush()
                 told = state
 
     @staticmethod

@@ -7,7 +7,7 @@ from typing import Any
 from reliability import conf
 from reliability.domain.budget import Verdict
 from reliability.domain.failover import Event, Kind, State
-from reliability.domain.faults import Action
+from reliability.domain.faults import Action, FaultCode
 from reliability.domain.modes import Mode
 from reliability.models import Drill, Failover, FailoverEvent, Incident, Job, Node
 from reliability.selectors import core, fault_codes, precision, standing
@@ -71,14 +71,22 @@ def _announce(failover: Failover, manual: bool) -> None:
 def _fault_at(incident: Incident, now: datetime) -> datetime:
     """The earliest sign: the first finding, or for a lost node the last that was heard of it.
 
-    A link can be down for hours before training stops because of it: with other signs, that is none.
+    A link can be down for hours before training stops because of it: with other signs, that is none. Nor is what was
+    only observed, as trouble with a copy, unless it is a consequence or an end that nobody can explain.
     """
-    rows = incident.findings.exclude(action=Action.OBSERVE, code="agent-silent")
-    stopped = rows.exclude(code__in=standing.lasting(fault_codes.table()))
-    signs = list((stopped if stopped.exists() else rows).values_list("found_at", flat=True))
+    table = fault_codes.table()
+    lasting = set(standing.lasting(table))
+    rows = list(incident.findings.exclude(action=Action.OBSERVE, code="agent-silent"))
+    stopped = [each for each in rows if each.code not in lasting]
+    told = [each for each in stopped if each.action != Action.OBSERVE or _is_consequence(table.lookup(each.code))]
+    signs = [each.found_at for each in told or stopped or rows]
     if incident.code == "node-lost" and incident.node and incident.node.last_seen_at:
         signs.append(incident.node.last_seen_at)
     return min(signs, default=now)
+
+
+def _is_consequence(row: FaultCode) -> bool:
+    return row.follow_up or row.unexplained
 
 
 def _link_drill(failover: Failover) -> None:

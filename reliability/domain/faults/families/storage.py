@@ -29,7 +29,9 @@ KERNEL = family(
         "A disk did not answer a command in time.",
         "Copies go to the next tier meanwhile; take the node out if it repeats.",
         line(r"nvme (?P<device>nvme\d+): I/O .{1,80} timeout, (?:reset controller|aborting)", " timeout, "),
+        line(r"nvme (?P<device>nvme\d+): controller is down; will reset", "controller is down; will reset"),
         "nvme nvme3: I/O tag 22 (2016) opcode 0x2 (Admin Cmd) QID 0 timeout, reset controller",
+        "nvme nvme0: controller is down; will reset: CSTS=0xffffffff, PCI_STATUS=0xffff",
     ),
     row(
         "disk-lost",
