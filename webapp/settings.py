@@ -280,6 +280,7 @@ LOGGING = {
     # three lines for every task would hide what happens: the reconciler runs each second
     "loggers": {
         **{name: {"level": "WARNING"} for name in ("celery.app.trace", "celery.worker.strategy", "celery.beat")},
+        "channels_redis": {"level": "ERROR"},  # a page that was closed misses hints, and nobody else does
         "django.request": {"filters": ["one_line"]},
     },
 }

@@ -95,7 +95,9 @@ class NodeProgramOutput:
     def _hear(self, said: Mapping[str, Any]) -> None:
         kind = said.get("t")
         if kind == "state" and said.get("ok") is True:
-            self._standings.note(NAME, True, "", {"ranks": len(self._told)}, ended_at=steady())
+            count = len(self._told)
+            told = f"What {count} rank{'' if count == 1 else 's'} print is followed." if count else "No rank runs here."
+            self._standings.note(NAME, True, told, {"ranks": count}, ended_at=steady())
         elif kind == "state":
             self._standings.doubt(NAME, saying.text(said, "reason"))
         elif kind == "found":
