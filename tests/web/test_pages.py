@@ -209,7 +209,7 @@ def test_the_overview_takes_as_many_queries_for_many_jobs_as_for_few(
         extra = rows.job(f"extra-{number}", [rows.node(f"x{number}a"), rows.node(f"x{number}b")])
         rows.snapshot(extra, 1220)
         rows.incident(extra, models.Node.objects.get(name=f"x{number}a"))
-    with django_assert_max_num_queries(24):
+    with django_assert_max_num_queries(25):
         client.get("/")
 
 
