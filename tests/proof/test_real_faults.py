@@ -25,7 +25,7 @@ BREAKING = Path(__file__).with_name("breaking.py")
 
 def start(runs: Runs, **fields: Any) -> Run:
     """Start the small example below a program that can break its rank; return when it can be restored."""
-    spec = runs.spec("numpy_lm", 1, steps=200)
+    spec = runs.spec("numpy_lm", 1, steps=400)
     out = Path(spec["mounts"][0]["source"])
     shutil.copy(BREAKING, out)
     spec["program"] = [f"{OUT}/{BREAKING.name}", *spec["program"]]
