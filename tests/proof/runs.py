@@ -9,7 +9,7 @@ from typing import Any
 from tests.proof.cluster import Cluster, wait_for
 
 OUT = "/out"
-STEPS = {"numpy_lm": 280, "torch_ddp": 120}
+STEPS = {"numpy_lm": 400, "torch_ddp": 120}
 """Long enough that a run on a busy machine still goes on when it is hurt."""
 STEP_SLEEP_S = 0.03
 EVERY_STEPS = 10
