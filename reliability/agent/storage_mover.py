@@ -94,14 +94,19 @@ class StorageLane(Lane):
         newest = list(super()._wanted(found))
         waiting = [shard for shard in newest if shard not in self._told]
         begun = self._begun_by_others() if len({shard.step for shard in waiting}) > 1 else set()
+        if begun:
+            yield from self._completing(waiting, begun)
+        yield from waiting
+
+    def _completing(self, waiting: Iterable[Shard], begun: Set[tuple[int, int]]) -> Iterator[Shard]:
+        """Yield those of steps that others have begun which are newer than what is stored of their rank."""
         stored: dict[int, Shard] = {}
-        for shard in self._told if begun else ():
+        for shard in self._told:
             stored[shard.rank] = max(shard, stored.get(shard.rank, shard))
-        for shard in waiting if begun else ():
+        for shard in waiting:
             last = stored.get(shard.rank)
             if (shard.epoch, shard.step) in begun and (last is None or shard > last):
                 yield shard
-        yield from waiting
 
     def _begun_by_others(self) -> set[tuple[int, int]]:
         own = set(self.record.ranks)

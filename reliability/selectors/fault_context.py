@@ -10,6 +10,7 @@ from reliability import conf
 from reliability.domain import faults
 from reliability.domain.failover import Kind
 from reliability.domain.faults.conditions import stands
+from reliability.domain.faults.findings import PRINTED
 from reliability.domain.faults.roots import BLAMING
 from reliability.domain.faults.words import Value
 from reliability.models import Failover, Finding, Incident, Job, Node, Rank
@@ -17,8 +18,6 @@ from reliability.selectors import core, maintenance, standing
 
 LAST_LINE = "Last line: "
 TELLING_LINE = "The line that says why: "
-PRINTED = "output"
-"""The source of what an agent saw a program print that went on."""
 SHOWN = 200
 HISTORY_ROWS = 300
 ATTEMPTS = 20

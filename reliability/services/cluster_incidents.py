@@ -12,10 +12,10 @@ from django.db.models import Max
 
 from reliability import conf
 from reliability.domain.faults import Action, Reach
+from reliability.domain.faults.findings import PRINTED
 from reliability.domain.faults.radius import Sighting, reach
 from reliability.models import Finding, Incident, Node
 from reliability.selectors import core, fault_codes
-from reliability.selectors.fault_context import PRINTED
 from reliability.services import clock, dispatch, holds, incident_log, incidents, many_nodes, node_health, nodes
 from reliability.services.incident_locks import locked
 from reliability.services.node_events import AUTOMATION

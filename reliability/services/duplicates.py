@@ -11,12 +11,13 @@ from datetime import datetime, timedelta
 from django.db.models import F, Q
 
 from reliability.domain.faults import Matcher
+from reliability.domain.faults.findings import PRINTED
 from reliability.domain.faults.places import can_be_one, place_of
 from reliability.domain.faults.weighing import EVENT_GAP_S
 from reliability.domain.faults.words import Value
 from reliability.models import Finding, Job, Node
 from reliability.selectors import fault_codes
-from reliability.selectors.fault_context import PRINTED, fields_of
+from reliability.selectors.fault_context import fields_of
 
 FLOOD_S = 150.0
 """Lines of one place that come no further apart are one finding with a count, unless the code is watched for repeats.

@@ -16,13 +16,13 @@ from reliability import conf
 from reliability.domain import faults
 from reliability.domain.failover import Kind, State
 from reliability.domain.faults import STRENGTH, Action, Judgement, Origin
+from reliability.domain.faults.findings import PRINTED
 from reliability.domain.faults.words import Value
 from reliability.domain.health import NodeHealth
 from reliability.domain.modes import Mode
 from reliability.errors import DomainError
 from reliability.models import Failover, Finding, Incident, Job, Node, Rank, Report
 from reliability.selectors import core, fault_codes, fault_context, maintenance, standing
-from reliability.selectors.fault_context import PRINTED
 from reliability.services import clock, decisions, dispatch, failovers, incident_log, many_nodes, nodes
 from reliability.services.failovers import fitness
 from reliability.services.incident_locks import locked

@@ -14,11 +14,10 @@ from reliability.agent.collectors.found import Reports, Whose, body_of, heard
 from reliability.agent.collectors.standing import Standings
 from reliability.agent.localjob import LocalJob
 from reliability.agent.probes.children import Children
+from reliability.domain.faults.findings import PRINTED
 
 MODULE = "reliability.agent.collectors.program_output"
 NAME = "program_output"
-SOURCE = "output"
-"""By this the server knows what a program printed while it went on (reliability/domain/faults/findings.py)."""
 LOOK_S = 0.2
 
 Changes = Mapping[str, Mapping[str, Any]]
@@ -107,5 +106,5 @@ class NodeProgramOutput:
         job, epoch = saying.text(said, "job"), said.get("epoch")
         told = [found for each in said.get("findings") or () if (found := heard(each)) is not None]
         if job and isinstance(epoch, int):
-            ready = [({**body_of(each, Whose(job, epoch)), "source": SOURCE}, job, epoch) for each in told]
+            ready = [({**body_of(each, Whose(job, epoch)), "source": PRINTED}, job, epoch) for each in told]
             self._reports.report_found(ready, source=NAME, place=None)

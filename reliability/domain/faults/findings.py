@@ -7,6 +7,9 @@ from types import MappingProxyType
 from reliability.domain.faults.radius import RadiusRule, Reach, Sighting
 from reliability.domain.faults.words import Action, FaultClass, Value
 
+PRINTED = "output"
+"""The source of a finding that an agent saw a program print that went on."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:

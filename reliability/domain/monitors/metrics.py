@@ -85,8 +85,6 @@ def _reading(sample: Sample) -> Reading | str:
     factor = _seconds(sample.help) if rule.how is How.SHARE else 1.0
     if factor is None:
         return "no unit in HELP"
-    if rule.how is How.WINDOW and rule.code == "xid" and not float(sample.value).is_integer():
-        return "no value"  # a count of lines
     if not _is_value(sample.value, rule.how) or not _may_be_told(sample.value, rule):
         return "no value"
     labels = sample.labels
@@ -113,8 +111,8 @@ def _is_value(value: float, how: How) -> bool:
 
 
 def _may_be_told(value: float, rule: Rule) -> bool:
-    """Return whether a value that names an Xid is the number of one, or 0 for none."""
-    return rule.code != "xid" or rule.how is not How.LAST or (value.is_integer() and value <= MOST_XID)
+    """Return whether a value of Xids is a number of lines, or, where it names one, the number of one, or 0 for none."""
+    return rule.code != "xid" or (value.is_integer() and (rule.how is not How.LAST or value <= MOST_XID))
 
 
 def _code(rule: Rule, sample: Sample) -> str:
