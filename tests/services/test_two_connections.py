@@ -157,18 +157,17 @@ def _two_findings(world: World, of_a_job: bool) -> tuple[Incident, Callable[[], 
     return Incident.objects.get(), lambda: incidents.judge(job.pk)
 
 
-@pytest.mark.parametrize("of_a_job", [True, False])
-def test_a_person_who_closes_an_incident_while_it_is_judged_has_it_closed(
-    world: World, monkeypatch: pytest.MonkeyPatch, of_a_job: bool
-) -> None:
-    incident, judge = _two_findings(world, of_a_job)
-    user = _closer()
+def _judged_beside(judge: Callable[[], object], work: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Judge, and do something over another connection when the judge has read everything and written nothing yet.
+
+    On SQLite a writer holds everything: there whoever calls does it afterwards.
+    """
     waiting: list[threading.Thread] = []
     judged = faults.judge
 
     def meanwhile(*given: Any, **more: Any) -> Any:
-        if not waiting and connection.vendor != "sqlite":  # the judge has read the incident and not written it yet
-            waiting.append(_beside(lambda: incident_closing.close(incident, by=user, note="seen")))
+        if not waiting and connection.vendor != "sqlite":
+            waiting.append(_beside(work))
             waiting[0].join(1.0)
         return judged(*given, **more)
 
@@ -177,6 +176,15 @@ def test_a_person_who_closes_an_incident_while_it_is_judged_has_it_closed(
     for each in waiting:
         each.join(LIMIT_S)
         assert not each.is_alive()
+
+
+@pytest.mark.parametrize("of_a_job", [True, False])
+def test_a_person_who_closes_an_incident_while_it_is_judged_has_it_closed(
+    world: World, monkeypatch: pytest.MonkeyPatch, of_a_job: bool
+) -> None:
+    incident, judge = _two_findings(world, of_a_job)
+    user = _closer()
+    _judged_beside(judge, lambda: incident_closing.close(incident, by=user, note="seen"), monkeypatch)
     if connection.vendor == "sqlite":
         incident_closing.close(incident, by=user, note="seen")
     found = Incident.objects.get()
@@ -191,26 +199,13 @@ def test_an_incident_opened_again_while_another_is_made_stays_closed(
     user, said = _closer(), []
     incident_closing.close(incident, by=user, note="seen")
     Incident.objects.filter(pk=incident.pk).update(closed_at=clock.now() - timedelta(hours=1))
-    judged = faults.judge
 
     def again() -> None:
         with pytest.raises(DomainError, match="is open"):
             incident_closing.reopen(incident, by=user, note="it is back")
         said.append("refused")
 
-    waiting: list[threading.Thread] = []
-
-    def meanwhile(*given: Any, **more: Any) -> Any:
-        if not waiting and connection.vendor != "sqlite":
-            waiting.append(_beside(again))
-            waiting[0].join(1.0)
-        return judged(*given, **more)
-
-    monkeypatch.setattr(faults, "judge", meanwhile)
-    judge()
-    for each in waiting:
-        each.join(LIMIT_S)
-        assert not each.is_alive()
+    _judged_beside(judge, again, monkeypatch)
     if connection.vendor == "sqlite":
         again()
     assert said == ["refused"]
@@ -226,20 +221,7 @@ def test_an_incident_that_is_added_to_while_it_is_closed_for_quiet_stays_open(
     Incident.objects.update(opened_at=long_ago)
     incident.findings.update(found_at=long_ago, last_at=long_ago)
     monkeypatch.setattr(quiet_incidents.fault_context, "lasts", lambda *_args, **_more: False)
-    judged = faults.judge
-    waiting: list[threading.Thread] = []
-
-    def meanwhile(*given: Any, **more: Any) -> Any:
-        if not waiting and connection.vendor != "sqlite":  # the judge has the second finding and has not kept it yet
-            waiting.append(_beside(lambda: quiet_incidents.close_quiet(clock.now())))
-            waiting[0].join(1.0)
-        return judged(*given, **more)
-
-    monkeypatch.setattr(faults, "judge", meanwhile)
-    judge()
-    for each in waiting:
-        each.join(LIMIT_S)
-        assert not each.is_alive()
+    _judged_beside(judge, lambda: quiet_incidents.close_quiet(clock.now()), monkeypatch)
     quiet_incidents.close_quiet(clock.now())
     found = Incident.objects.get()
     assert (found.closed_at, found.findings.count()) == (None, 2)
