@@ -9,8 +9,9 @@ the reason and never blocks those behind it.
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import groupby
 from typing import Any
 
 from django.db import InterfaceError, OperationalError, transaction
@@ -21,15 +22,16 @@ from reliability.domain.reports import Item
 from reliability.errors import InvalidInput, ReliabilityError, StaleEpoch
 from reliability.models import Job, Node, Report
 from reliability.selectors import fault_codes
-from reliability.services import clock, dispatch, flood, turns
+from reliability.services import clock, dispatch, flood, snapshot_tally, turns
 from reliability.services.reading import READERS, FollowUp, follow_up
 
 CHUNK = 100
-COPIES_AT_ONCE = 25
-"""So many reports of copies are read before it is looked again for others: some tenths of a second on a busy machine.
-
-To look after each one would cost more than reading it, and the ledger would fall behind.
-"""
+COPIES_AT_ONCE = 50
+"""So many reports of copies are read before it is looked again for others, if `TOGETHER_S` is enough for them."""
+TOGETHER_S = 0.1
+"""So long one transaction reads reports of copies, in seconds: others who write to the database wait for it."""
+READ_TOGETHER = frozenset({"snapshot_copy", "snapshot_removed"})
+"""What is counted, and not judged: a save of many ranks comes as many of these, and is counted once for all."""
 EPOCH_FREE = frozenset({"order_result", "order_refused", "snapshot_removed"})
 """An order's result is matched with the order itself, whose epoch is known; what is removed is gone in every epoch."""
 WAITING = "reports-waiting"
@@ -178,8 +180,7 @@ def _read(until: float) -> tuple[int, bool]:
     """Read until nothing waits or the time (monotonic seconds) is over. Returns how many, and whether nothing waits."""
     total = 0
     while ids := _looked():
-        _read_these(ids)
-        total += len(ids)
+        total += _read_these(ids)
         if time.monotonic() >= until:
             return total, False
     return total, True
@@ -193,15 +194,31 @@ def _looked() -> list[int]:
     return _next()
 
 
-def _read_these(ids: Sequence[int]) -> None:
-    """Read reports, then do what follows; also when the database fails in between, of those that were read."""
-    following: dict[FollowUp, None] = {}
+def _read_these(ids: Sequence[int]) -> int:
+    """Read reports, then do what follows; also when the database fails in between, of those that were read.
+
+    Returns how many were read: of a group too long for one transaction the rest waits for the next look.
+    """
+    read, following = 0, dict[FollowUp, None]()
     try:
-        for pk in ids:
-            following.update(dict.fromkeys(_process(pk)))
+        for group in _groups(ids):
+            done, found = _process(group)
+            read += done
+            following.update(dict.fromkeys(found))
     finally:
         for each in following:
             follow_up(each)
+    return read
+
+
+def _groups(ids: Sequence[int]) -> Iterator[list[int]]:
+    """Yield what one transaction reads, in the order given: neighbours that are read together, all else alone."""
+    kinds = dict(Report.objects.filter(pk__in=ids).values_list("pk", "kind"))
+    for together, group in groupby(ids, key=lambda pk: kinds.get(pk) in READ_TOGETHER):
+        if together:
+            yield list(group)
+        else:
+            yield from ([pk] for pk in group)
 
 
 def _ask_for_the_rest() -> None:
@@ -236,23 +253,47 @@ def _shared(waiting: QuerySet[Report], most: int) -> list[int]:
     )
 
 
-def _process(pk: int) -> list[FollowUp]:
-    """Read one report under its own lock; two workers on the same row take turns and the second finds it done."""
-    with transaction.atomic(), fault_codes.held():
-        row = Report.objects.select_for_update().select_related(None).get(pk=pk)
-        if row.state != Report.State.NEW:
-            return []
+def _process(pks: Sequence[int]) -> tuple[int, list[FollowUp]]:
+    """Read reports; returns how many, and what follows. What could not be read together is read one by one."""
+    if len(pks) > 1:
         try:
-            with transaction.atomic():
-                following = READERS[row.kind](row)
-        except (OperationalError, InterfaceError):
-            raise  # the database, not the report: it stays new
-        except Exception as error:  # boundary: whatever else is wrong with a report is that report's
-            _refuse(row, error)
-            return []
-        row.state = Report.State.PROCESSED
-        row.save(update_fields=["state"])
-        return following
+            return _in_one_transaction(pks)
+        except Exception:  # boundary: also two transactions that waited for each other, which one alone will not
+            log.warning("Reports %s to %s are read one by one.", pks[0], pks[-1], exc_info=True)
+    each = [_in_one_transaction([pk]) for pk in pks]
+    return sum(read for read, _ in each), [follow for _, found in each for follow in found]
+
+
+def _in_one_transaction(pks: Sequence[int]) -> tuple[int, list[FollowUp]]:
+    """Read reports under their locks, as many as there is time for; who comes second finds them done."""
+    following: list[FollowUp] = []
+    with transaction.atomic(), fault_codes.held(), snapshot_tally.once():
+        rows = list(_locked(pks))
+        until, read = time.monotonic() + TOGETHER_S, []
+        for row in rows:
+            following += _understood(row)
+            read.append(row.pk)
+            if time.monotonic() >= until:
+                break
+        Report.objects.filter(pk__in=read, state=Report.State.NEW).update(state=Report.State.PROCESSED)
+    return len(pks) if len(read) == len(rows) else len(read), following
+
+
+def _locked(pks: Sequence[int]) -> QuerySet[Report]:
+    rows = Report.objects.filter(pk__in=pks, state=Report.State.NEW).order_by("pk")
+    return rows.select_related("node").select_for_update(of=("self",))
+
+
+def _understood(row: Report) -> list[FollowUp]:
+    """Give a report its meaning, or refuse it; returns what follows."""
+    try:
+        with transaction.atomic():
+            return READERS[row.kind](row)
+    except (OperationalError, InterfaceError):
+        raise  # the database, not the report: it stays new
+    except Exception as error:  # boundary: whatever else is wrong with a report is that report's
+        _refuse(row, error)
+        return []
 
 
 def _refuse(row: Report, error: Exception) -> None:

@@ -1,11 +1,14 @@
 """Counts what the copies of snapshots come to, in the transaction that changed one of them.
 
 Whoever writes copies calls `recount` before the transaction ends; lists, restore points and floors read only what is
-counted here. It counts anew from the copies, so that it may be called once too often and by anybody.
+counted here. It counts anew from the copies, so that it may be called once too often and by anybody. Within `once` it
+is done at the end, for all copies that one transaction changed.
 """
 
+import threading
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import islice
 
@@ -42,13 +45,58 @@ def lock(snapshots: Iterable[int]) -> None:
         list(_these(chunk).select_for_update(no_key=True).values_list("pk", flat=True))
 
 
+class _Later:
+    """What waits for the end of a block: snapshots to count, then what needs the counts, each thing once."""
+
+    def __init__(self) -> None:
+        self.snapshots: set[int] = set()
+        self.work: dict[Hashable, Callable[[], object]] = {}
+
+
+_later = threading.local()
+"""`block`: the `_Later` of the block this thread is in, if it is in one."""
+
+
+@contextmanager
+def once() -> Iterator[None]:
+    """Within the block, which is in one transaction, `recount` and `then` wait for its end and are done once.
+
+    Nothing is done at the end of a block that raises: its transaction is undone.
+    """
+    outer: _Later | None = getattr(_later, "block", None)
+    if outer is not None:
+        yield
+        return
+    block = _later.block = _Later()
+    try:
+        yield
+    finally:
+        _later.block = None
+    recount(block.snapshots)
+    for work in block.work.values():
+        work()
+
+
 def recount(snapshots: Iterable[int]) -> None:
     """Count the copies of these snapshots (primary keys) anew, each snapshot under its lock."""
+    block: _Later | None = getattr(_later, "block", None)
+    if block is not None:
+        block.snapshots.update(snapshots)
+        return
     for chunk in _chunks(sorted(set(snapshots))):
         with transaction.atomic():
             locked = _these(chunk).select_for_update(of=("self",), no_key=True)
             rows = list(locked.select_related("job"))
             _write(rows, _facts(rows))
+
+
+def then(key: Hashable, work: Callable[[], object]) -> None:
+    """Do what needs the counts: now, or at the end of the block, once for all calls with the same key."""
+    block: _Later | None = getattr(_later, "block", None)
+    if block is None:
+        work()
+    else:
+        block.work[key] = work
 
 
 def _these(keys: Iterable[int]) -> QuerySet[Snapshot]:
@@ -96,6 +144,7 @@ def _write(rows: Sequence[Snapshot], facts: dict[int, list[CopyFacts]]) -> None:
     }
     fresh: list[SnapshotTier] = []
     changed: list[SnapshotTier] = []
+    whole = _Whole()
     for row in rows:
         found = ledger.tally(facts[row.pk])
         _write_snapshot(row, found)
@@ -104,7 +153,7 @@ def _write(rows: Sequence[Snapshot], facts: dict[int, list[CopyFacts]]) -> None:
             line = kept or SnapshotTier(
                 snapshot=row, job_id=row.job_id, epoch=row.epoch, step=row.step, tier=tier.value
             )
-            if _take(line, counted, row.job.world_size) or kept is None:
+            if _take(line, counted, row.job.world_size, whole) or kept is None:
                 (changed if kept else fresh).append(line)
     SnapshotTier.objects.bulk_create(fresh)
     if len(changed) <= FEW:  # one statement each costs less than one with every value of every row in it
@@ -123,7 +172,7 @@ def _write_snapshot(row: Snapshot, found: Tally) -> None:
         Snapshot.objects.filter(pk=row.pk).update(held=found.held, durable=found.durable)
 
 
-def _take(line: SnapshotTier, counted: TierTally, ranks: int) -> bool:
+def _take(line: SnapshotTier, counted: TierTally, ranks: int, whole: "_Whole") -> bool:
     """Take the counts over; returns whether anything differs. Ranks that once had a copy stay counted."""
     values = {name: getattr(counted, name) for name in _COUNTED}
     complete_s = counted.complete_s
@@ -134,7 +183,7 @@ def _take(line: SnapshotTier, counted: TierTally, ranks: int) -> bool:
         values |= {name: getattr(line, name) for name in ("stall_s", "drain_s", "complete_at", *_GONE)}
         values["state"] = line.state if line.state in _GONE else Standing.REMOVED.value
     else:
-        overtaken = _overtaken(line, counted, ranks)
+        overtaken = counted.ranks < ranks and whole.after(line, ranks)
         values["state"] = ledger.standing(counted, ranks=ranks, overtaken=overtaken).value
     differs = any(getattr(line, name) != value for name, value in values.items())
     for name, value in values.items():
@@ -142,12 +191,28 @@ def _take(line: SnapshotTier, counted: TierTally, ranks: int) -> bool:
     return differs
 
 
-def _overtaken(line: SnapshotTier, counted: TierTally, ranks: int) -> bool:
-    """Return whether a later snapshot of the job is complete on this tier."""
-    if counted.ranks >= ranks:
-        return False
-    later = Q(epoch=line.epoch, step__gt=line.step) | Q(epoch__gt=line.epoch)
-    return SnapshotTier.objects.filter(later, job=line.job_id, tier=line.tier, ranks__gte=ranks).exists()
+class _Whole:
+    """What was found out, while several snapshots are counted, of later ones that are complete on a tier."""
+
+    def __init__(self) -> None:
+        self._there: dict[tuple[int, str], tuple[int, int]] = {}
+        self._none_after: dict[tuple[int, str], tuple[int, int]] = {}
+
+    def after(self, line: SnapshotTier, ranks: int) -> bool:
+        """Return whether a later snapshot of the job is complete on this tier."""
+        place, here = (line.job_id, line.tier), (line.epoch, line.step)
+        if here < self._there.get(place, here):
+            return True
+        if here >= self._none_after.get(place, (here[0], here[1] + 1)):
+            return False
+        later = Q(epoch=line.epoch, step__gt=line.step) | Q(epoch__gt=line.epoch)
+        whole = SnapshotTier.objects.filter(later, job=line.job_id, tier=line.tier, ranks__gte=ranks)
+        found = whole.order_by().values_list("epoch", "step")[:1]
+        if not found:
+            self._none_after[place] = here
+            return False
+        self._there[place] = found[0]
+        return True
 
 
 def _overtake(line: SnapshotTier) -> None:

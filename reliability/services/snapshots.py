@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from django.db import transaction
@@ -63,9 +64,13 @@ def record_copy(job: Job, node: Node, body: Mapping[str, Any], *, at: datetime) 
             sentence = "Its slot in memory was used again."
             snapshot_events.move(used_again, Move(target=CopyState.DELETED, at=at, sentence=sentence))
         if tier is Tier.STORAGE:
-            raise_storage_step(job, snapshot)
-    dispatch.changed(f"job:{job.pk}", "overview")
+            snapshot_tally.then(("stored", snapshot.pk), partial(_raise_storage_step, job, snapshot))
+    _show(job)
     return copy
+
+
+def _show(job: Job) -> None:
+    snapshot_tally.then(("shown", job.pk), partial(dispatch.changed, f"job:{job.pk}", "overview"))
 
 
 def _copy_at(snapshot: Snapshot, rank: int, tier: Tier, node: Node) -> SnapshotCopy:
@@ -152,7 +157,7 @@ def _check_address(job: Job, path: str) -> None:
         raise InvalidInput("path", f"is not below {own}", hint="A copy on storage lies below the job's storage_dir.")
 
 
-def raise_storage_step(job: Job, snapshot: Snapshot) -> None:
+def _raise_storage_step(job: Job, snapshot: Snapshot) -> None:
     """Note the newest step that is complete on storage, once this snapshot is."""
     if not snapshot.tiers.filter(tier=Tier.STORAGE, ranks__gte=job.world_size).exists():
         return
@@ -244,6 +249,10 @@ def _may_judge_storage(job: Job, node: Node) -> bool:
 
 def _recompute_storage_step(job: Job) -> None:
     """A step that is not complete on storage any more must not let agents clear older ones away."""
+    snapshot_tally.then(("removed", job.pk), partial(_storage_step_anew, job))
+
+
+def _storage_step_anew(job: Job) -> None:
     found = core.complete_snapshots(job, tier=Tier.STORAGE, limit=1)
     lower_storage_step(job, found[0].step if found else None)
 
@@ -270,7 +279,7 @@ def note_removed(
             for source in (CopyState.COMMITTED, CopyState.CORRUPT, CopyState.LOST)
         )
         _recompute_storage_step(job)
-    dispatch.changed(f"job:{job.pk}", "overview")
+    _show(job)
     return removed
 
 

@@ -112,10 +112,11 @@ def test_what_follows_from_reports_is_done_also_when_the_database_fails_at_the_n
         ids.append(Report.objects.latest("pk").pk)
     process, followed = reports._process, []
 
-    def fails(pk: int) -> Any:
-        if pk == ids[1]:
+    def fails(pks: list[int]) -> Any:
+        if ids[1] in pks:
             raise OperationalError("database is locked")
-        return [*process(pk), ("judge_node", 1)]
+        read, _ = process(pks)
+        return read, [("judge_node", 1)]
 
     monkeypatch.setattr(reports, "_process", fails)
     monkeypatch.setattr(reports, "follow_up", followed.append)

@@ -4,6 +4,7 @@ It runs in the process of the tests, so that they can look at its objects and da
 request whether it is answered as it should be.
 """
 
+import io
 import logging
 import threading
 import time
@@ -31,6 +32,8 @@ class S3Server:
         self.trouble: Trouble | None = None
         self.requests: list[tuple[str, str]] = []
         self._application = DomainDispatcherApplication(create_backend_app)
+        self._one = threading.Lock()
+        """The library closes an object that is written anew while another request reads it: one request at a time."""
         self._server: BaseWSGIServer | None = None
         self.port = 0
         self.start()
@@ -74,9 +77,11 @@ class S3Server:
     def _answer(self, environ: dict[str, Any], start_response: Any) -> Any:
         self.requests.append((environ["REQUEST_METHOD"], environ["PATH_INFO"]))
         instead = self.trouble(environ) if self.trouble else None
+        content = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         if instead is None:
-            return self._application(environ, start_response)
-        environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+            environ["wsgi.input"] = io.BytesIO(content)
+            with self._one:
+                return self._application(environ, start_response)
         start_response(instead[0], [("Content-Type", "application/xml"), ("Content-Length", str(len(instead[1])))])
         return [instead[1]]
 
