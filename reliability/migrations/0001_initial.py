@@ -63,6 +63,7 @@ class Migration(migrations.Migration):
                 ('reach', models.JSONField(blank=True, default=dict, help_text='{code, nodes, total, of, window_s} of many at once')),
                 ('released_by', models.CharField(blank=True, help_text='who released what was held back', max_length=150)),
                 ('released_at', models.DateTimeField(blank=True, null=True)),
+                ('to_answer', models.BooleanField(default=False, help_text='It was judged, and what it calls for is not done yet.')),
                 ('waits_until', models.DateTimeField(blank=True, help_text='a planned time ends then; until then its node is awaited', null=True)),
                 ('opened_at', models.DateTimeField(db_index=True)),
                 ('closed_at', models.DateTimeField(blank=True, db_index=True, null=True)),

@@ -32,6 +32,7 @@ class Incident(models.Model):
     reach = models.JSONField(default=dict, blank=True, help_text="{code, nodes, total, of, window_s} of many at once")
     released_by = models.CharField(max_length=150, blank=True, help_text="who released what was held back")
     released_at = models.DateTimeField(null=True, blank=True)
+    to_answer = models.BooleanField(default=False, help_text="It was judged, and what it calls for is not done yet.")
     waits_until = models.DateTimeField(
         null=True, blank=True, help_text="a planned time ends then; until then its node is awaited"
     )

@@ -75,13 +75,33 @@ def note(
 
 
 def judge(job_id: int) -> Incident | None:
-    """Judge the findings of a job's current attempt and propose what they call for. Returns the open incident."""
+    """Judge the findings of a job's current attempt and propose what they call for. Returns the open incident.
+
+    Two transactions: the incident is to be seen at once, and what follows from it takes several times as long.
+    """
+    incident, judgement = _judged(job_id)
+    if incident is None or not _is_to_be_answered(incident):
+        return incident
+    with transaction.atomic():
+        job = Job.objects.select_for_update(no_key=True).get(pk=job_id)
+        incident.refresh_from_db()
+        if incident.closed_at is None and job.state not in Job.TERMINAL and _is_to_be_answered(incident):
+            _answer(job, incident, judgement)
+    return incident
+
+
+def _is_to_be_answered(incident: Incident) -> bool:
+    return incident.to_answer or incident.waits_until is not None
+
+
+def _judged(job_id: int) -> tuple[Incident | None, Judgement | None]:
+    """Judge, and keep what is judged. Returns the open incident and what was found last."""
     with transaction.atomic():
         job = Job.objects.select_for_update(no_key=True).get(pk=job_id)
         _settle_old(job)
         mute_planned(unjudged().filter(job=job))
         if job.state in Job.TERMINAL:
-            return None
+            return None, None
         _give_to_their_nodes(job)
         _give_to_the_end_before(job)
         _give_to_what_they_end(job)
@@ -89,16 +109,13 @@ def judge(job_id: int) -> Incident | None:
         findings = _findings(job, incident)
         judgement = _judgement(job, findings)
         if judgement is None or judgement.undecided or (incident and not _news(findings, incident)):
-            if incident is not None and incident.waits_until is not None:
-                _act(job, incident, judgement)
-            return incident
+            return incident, judgement
         acting, shadows = decisions.split(judgement, findings, partial(_judgement, job))
         if acting is None:
-            return incident
+            return incident, None
         incident = _kept(job, incident, acting, _due(findings))
         decisions.observe(job, incident, shadows)
-        _act(job, incident, acting)
-        return incident
+        return incident, acting
 
 
 def _settle_old(job: Job) -> None:
@@ -240,6 +257,7 @@ def _kept(job: Job, incident: Incident | None, judgement: Judgement, findings: I
     if stronger and not many_nodes.outranked(incident, judgement):
         _raise_to(incident, judgement, root)
     held = many_nodes.mark(incident, judgement)
+    incident.to_answer = True
     incident.save()
     new = [each.pk for each in findings if each.incident_id != incident.pk]
     Finding.objects.filter(pk__in=new).update(incident=incident)
@@ -266,6 +284,13 @@ def _raise_to(incident: Incident, judgement: Judgement, root: Finding | None) ->
         incident.summary = f"{fault_codes.table().lookup(root.code).meaning} ({root.code} on {root.node.name})"
     else:
         incident.summary = judgement.reasons[0] if judgement.reasons else "Only consequences are known."
+
+
+def _answer(job: Job, incident: Incident, judgement: Judgement | None) -> None:
+    """Do what an incident calls for, under its job's lock. Done twice it is done once."""
+    _act(job, incident, judgement)
+    incident.to_answer = False
+    incident.save(update_fields=["to_answer"])
 
 
 def _act(job: Job, incident: Incident, judgement: Judgement | None) -> None:
@@ -326,9 +351,9 @@ def _hit_again(standing: Failover, incident: Incident) -> bool:
 
 
 def undecided() -> list[int]:
-    """Return jobs with findings that nobody has judged yet, and those that wait for a node."""
+    """Return jobs with findings that nobody has judged yet, with an incident to answer, and that wait for a node."""
     rows = unjudged().exclude(job=None).values("job_id").annotate(first=Min("id")).order_by("first")
-    waiting = Incident.objects.filter(closed_at=None).exclude(waits_until=None).exclude(job=None)
+    waiting = Incident.objects.exclude(job=None).filter(~Q(waits_until=None) | Q(to_answer=True), closed_at=None)
     return list(dict.fromkeys([*rows.values_list("job_id", flat=True), *waiting.values_list("job_id", flat=True)]))
 
 
@@ -347,4 +372,4 @@ def release_of_job(incident: Incident, *, by: str, note: str) -> None:
             raise DomainError(f"Job {job.name} is over.", hint="Close the incident.")
         for node in Node.objects.filter(name__in=incident.reach.get("nodes", ())).order_by("name"):
             nodes.mark_unhealthy(node, incident)
-        _act(job, incident, None)
+        _answer(job, incident, None)

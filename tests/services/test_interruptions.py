@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 
 from reliability.domain.failover import OPEN, State
-from reliability.models import Failover, Job
-from reliability.services import beats, failovers, reconcile
+from reliability.models import Failover, Incident, Job
+from reliability.services import beats, failovers, incidents, reconcile, reports
 from reliability.services.failovers import STEPS, moves
 from tests.services.world import World
 
@@ -127,3 +127,27 @@ def _advance(failover_id: int) -> None:
     for _ in range(failovers.MAX_STEPS):
         if not failovers.step(failover_id):
             return
+
+
+def test_an_incident_is_kept_before_it_is_answered_and_answered_when_the_controller_died_in_between(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.running_job()
+    world.save(20)
+
+    def dies(*what: object) -> None:
+        raise Killed
+
+    world.agents["n2"].rank_dies(1, 139)
+    with monkeypatch.context() as patch:
+        patch.setattr(incidents, "_act", dies)
+        with pytest.raises(Killed):
+            reports.process_new()
+    incident = Incident.objects.get()
+    assert (incident.action, incident.to_answer) == ("restart_in_place", True)
+    assert not Failover.objects.exists()
+    assert incidents.undecided() == [world.job().pk]
+    world.recover()
+    assert world.failover().state == State.COMPLETED
+    assert not Incident.objects.filter(to_answer=True).exists()
+    assert incidents.undecided() == []
