@@ -15,7 +15,7 @@ from reliability.agent import program_listing
 from reliability.agent.program_listing import ChangedStep, Entry, Listing
 from reliability.domain import step_paths
 from reliability.errors import DigestMismatch, TierFull
-from reliability.tiers import copying, digests, opening
+from reliability.tiers import copying, digests
 from reliability.tiers.digests import CHUNK_BYTES
 from reliability.tiers.records import RecordUnusable
 from reliability.tiers.shards import Shard
@@ -193,7 +193,7 @@ def unpack(shard: Path, record: Mapping[str, Any], into: StepFolder) -> tuple[st
     Raises DigestMismatch, RecordUnusable for a shard that no folder was sealed to, UnfitStep when a file lies there
     with another content, TierFull, TierUnreachable.
     """
-    with copying.tier_errors(shard), os.fdopen(opening.regular(shard), "rb", buffering=0) as file:
+    with copying.tier_errors(shard), copying.opened(shard) as file:
         reader = _Reader(file.fileno())
         step, prelude, offsets = _read_head(reader, shard)
         for path in step.folders:
@@ -249,7 +249,7 @@ class _Reader:
 
 def listing_of(shard: Path) -> Listing:
     """Return the listing that was sealed to a shard. Raises CopyMissing, DigestMismatch, RecordUnusable, TierError."""
-    with copying.tier_errors(shard), os.fdopen(opening.regular(shard), "rb", buffering=0) as file:
+    with copying.tier_errors(shard), copying.opened(shard) as file:
         return _read_head(_Reader(file.fileno()), shard)[0]
 
 

@@ -59,8 +59,7 @@ def seal(path: Path, *, job: str, maps: SlotMaps | None = None) -> bool:
     if maps is None:
         with contextlib.closing(SlotMaps()) as own:
             return seal(path, job=job, maps=own)
-    with copying.tier_errors(path):
-        handle = opening.regular(path)
+    handle = copying.handle(path)
     try:
         record = _record_of(handle, path, job, maps)
     except RecordUnusable:

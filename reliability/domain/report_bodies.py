@@ -40,6 +40,8 @@ _PARTS = f.record(
         "group": optional(f.text(most=120), ""),
     }
 )
+REFUSALS = ("forged", "replayed", "expired", "misdirected", "stale")
+"""Why a node does not obey an order; each is a fault code with `order-` before it."""
 _SNAPSHOT = {"snapshot_epoch": required(EPOCH), "step": required(f.integer()), "rank": required(RANK)}
 
 BODIES: Mapping[str, Reader] = {
@@ -53,7 +55,7 @@ BODIES: Mapping[str, Reader] = {
     ),
     "order_refused": f.record(
         {
-            "reason": required(f.one_of("forged", "replayed", "expired", "misdirected", "stale")),
+            "reason": required(f.one_of(*REFUSALS)),
             "message": (_message, False),
             "order": optional(f.text(most=64), ""),
         }

@@ -6,6 +6,7 @@ digest, and only then renamed. The folder is forced to the disk too: a rename th
 
 import contextlib
 import errno
+import io
 import json
 import os
 import secrets
@@ -23,10 +24,24 @@ PART_SUFFIX = ".part"
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
+def handle(path: Path) -> int:
+    """Return a handle to read a copy; what is no file is no copy. Raises CopyMissing, TierUnreachable."""
+    with tier_errors(path):
+        try:
+            return opening.regular(path)
+        except opening.NotAFileError as error:
+            raise CopyMissing(f"There is no file {path}: {error.strerror}.") from error
+
+
+def opened(path: Path) -> io.FileIO:
+    """Return a copy opened to be read. Raises CopyMissing, TierUnreachable."""
+    return io.FileIO(handle(path))
+
+
 def digest_of(path: Path, like: str = digests.BLAKE2B) -> tuple[str, int]:
     """Return digest, of the kind of `like`, and size in bytes of a file. Raises CopyMissing, TierUnreachable."""
     hasher = digests.hasher_like(like)
-    with tier_errors(path), os.fdopen(opening.regular(path), "rb", buffering=0) as file:
+    with tier_errors(path), opened(path) as file:
         size = sum(_hashed(file.fileno(), hasher, -1))
     return hasher.text(), size
 
@@ -41,9 +56,7 @@ def verify(path: Path, *, digest: str) -> int:
 def pieces_verified(path: Path, *, digest: str) -> Iterator[bytes]:
     """Yield the content of a file in order; raises DigestMismatch at the end when it is not what was committed."""
     hasher = digests.hasher_like(digest)
-    with tier_errors(path):
-        reader = os.fdopen(opening.regular(path), "rb", buffering=0)
-    with reader:
+    with opened(path) as reader:
         while True:
             with tier_errors(path):
                 piece = reader.read(CHUNK_BYTES)
@@ -88,9 +101,7 @@ def copy_verified(source: Path, target: Path, *, digest: str, owner: str = "", p
     Raises CopyMissing, DigestMismatch, TierFull, TierUnreachable.
     """
     hasher = digests.hasher_like(digest)
-    with tier_errors(source):
-        reader = os.fdopen(opening.regular(source), "rb", buffering=0)
-    with reader, writing(target, part_path(target, owner).name) as writer:
+    with opened(source) as reader, writing(target, part_path(target, owner).name) as writer:
         with tier_errors(target):
             size = sum(_paced(_hashed(reader.fileno(), hasher, writer), pace))
         compare(source, hasher.text(), digest)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from reliability.errors import CopyMissing, DigestMismatch, TierUnreachable
-from reliability.tiers import copying, digests, opening
+from reliability.tiers import copying, digests
 from reliability.tiers.digests import CHUNK_BYTES
 from reliability.tiers.slotmaps import SlotMaps
 
@@ -28,8 +28,7 @@ def held(path: Path, maps: SlotMaps) -> Iterator[memoryview]:
 
     Raises CopyMissing when it is being written or is no longer there under this name.
     """
-    with copying.tier_errors(path):
-        handle = opening.regular(path)
+    handle = copying.handle(path)
     try:
         _lock(handle, path)
         if os.fstat(handle).st_size == 0:

@@ -9,7 +9,6 @@ taken up again by the next try at the same content, and are swept when nobody wi
 import contextlib
 import hashlib
 import json
-import os
 import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from typing import Any, TypeVar
 from reliability.domain.snapshots import EpochStart
 from reliability.errors import CopyMissing, DigestMismatch, TierError, TierFull, TierUnreachable
 from reliability.ports import Record
-from reliability.tiers import copying, digests, lines, manifests, opening, owners, records
+from reliability.tiers import copying, digests, lines, manifests, owners, records
 from reliability.tiers.bucket import Bucket, Found
 from reliability.tiers.directory import ABANDONED_PART_S, DATA_SUFFIX, checked_key
 from reliability.tiers.pacing import Pace
@@ -306,9 +305,7 @@ def _folder_of(part: Found) -> str:
 
 def _read(source: Path, part_bytes: int) -> Iterator[bytes]:
     """Yield a file in parts. The library sends from their memory without a copy, so that each has its own."""
-    with copying.tier_errors(source):
-        reader = os.fdopen(opening.regular(source), "rb", buffering=0)
-    with reader:
+    with copying.opened(source) as reader:
         while True:
             with copying.tier_errors(source):
                 piece = reader.read(part_bytes)

@@ -14,7 +14,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NO_FILE = {errno.ELOOP, errno.ENXIO}
+"""What opening a link, and a socket, ends with."""
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class NotAFileError(OSError):
+    """What has the name is a folder, a link, a pipe: nothing that a file could be read from."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(errno.EINVAL, "it is not a regular file", str(path))
 
 
 @contextlib.contextmanager
@@ -30,11 +39,16 @@ def opened_folder(path: Path) -> Iterator[int]:
 def regular(path: Path) -> int:
     """Return a handle to read a regular file; neither it nor its folder may be a link. Raises OSError."""
     with opened_folder(path.parent) as folder:
-        handle = os.open(path.name, _READ, dir_fd=folder)
+        try:
+            handle = os.open(path.name, _READ, dir_fd=folder)
+        except OSError as error:
+            if error.errno in _NO_FILE:
+                raise NotAFileError(path) from error
+            raise
     if stat.S_ISREG(os.fstat(handle).st_mode):
         return handle
     os.close(handle)
-    raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    raise NotAFileError(path)
 
 
 def small(path: Path, limit_bytes: int) -> bytes:

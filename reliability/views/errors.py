@@ -26,7 +26,9 @@ def bad_form(request: HttpRequest, reason: str = "") -> HttpResponse:
 
 
 def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
-    """Say that there is no such page."""
+    """Say that there is no such page; to programs, that there is no such route."""
+    if _of_a_program(request):
+        return JsonResponse({"detail": f"There is no {request.path}. /api/ lists what there is."}, status=404)
     return render_page(request, "errors/404.html", status=404)
 
 
@@ -36,12 +38,16 @@ def failed(request: HttpRequest) -> HttpResponse:
     return server_error(request) if found is None else _database(request, found)
 
 
+def _of_a_program(request: HttpRequest) -> bool:
+    return request.path.startswith("/api/")
+
+
 def _database(request: HttpRequest, found: Trouble) -> HttpResponse:
     """Answer 503 without the frame of the pages, which needs the database."""
     reads = request.method in {"GET", "HEAD", "OPTIONS"}
     what = "Try again in a moment." if reads else NOTHING_CHANGED if found is Trouble.BUSY else NOT_KNOWN
     title = f"The database is {found}"
-    if request.path.startswith("/api/"):
+    if _of_a_program(request):
         answer: HttpResponse = JsonResponse({"detail": f"{title}. {what}", "code": f"database_{found}"})
     else:
         answer = HttpResponse(render_to_string("errors/503.html", {"title": title, "what": what, "sent": not reads}))

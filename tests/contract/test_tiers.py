@@ -3,6 +3,7 @@
 import hashlib
 import os
 import secrets
+import socket
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -293,6 +294,25 @@ def test_a_key_that_could_leave_the_tier_is_refused(tier: TierStore, source: Sou
 def test_a_source_that_is_gone_is_named(tier: TierStore, tmp_path: Path) -> None:
     with pytest.raises(CopyMissing, match="nowhere"):
         tier.put(tmp_path / "nowhere", "e1-s1-r0", digest="blake2b:00")
+
+
+@pytest.mark.parametrize("kind", ["folder", "link", "pipe", "socket"])
+def test_a_source_that_is_no_file_is_a_copy_that_is_gone(tier: TierStore, tmp_path: Path, kind: str) -> None:
+    source = tmp_path / "e1-s1-r0.snap"
+    match kind:
+        case "folder":
+            source.mkdir()
+        case "link":
+            (tmp_path / "secret").write_bytes(b"x")
+            source.symlink_to(tmp_path / "secret")
+        case "pipe":
+            os.mkfifo(source)
+        case "socket":
+            with socket.socket(socket.AF_UNIX) as bound:
+                bound.bind(str(source))
+    with pytest.raises(CopyMissing, match="not a regular file"):
+        tier.put(source, "e1-s1-r0", digest="blake2b:00")
+    assert list(tier.keys("")) == []
 
 
 @pytest.mark.parametrize("jump_s", [-3600.0, 3600.0])

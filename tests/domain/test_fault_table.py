@@ -1,14 +1,18 @@
 """The fault-code table: every row can be trusted, every line of it is found, and nothing that merely looks like one."""
 
+import ast
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from reliability.domain import report_bodies
 from reliability.domain.faults import MATCHER, TABLE, Action, FaultClass, FaultCode, Matcher, Origin, Severity, Table
 from reliability.domain.faults.families.rows import HOLD, numbers, row
 from reliability.domain.faults.words import Repeat
 
+SERVICES = Path(report_bodies.__file__).parents[1] / "services"
 EXAMPLES = [(each.code, example) for each in TABLE.values() for example in each.examples]
 XIDS = [*range(1, 173)]
 
@@ -236,3 +240,21 @@ def test_a_code_that_is_switched_off_is_not_found() -> None:
 
 def test_a_list_of_numbers_is_spread_into_single_ones() -> None:
     assert numbers("1 39..41 85") == [1, 39, 40, 41, 85]
+
+
+def noted_by_services() -> set[str]:
+    """Return the codes that services write themselves in calls of `note`."""
+    calls = (
+        node
+        for path in SERVICES.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "note"
+    )
+    said = (word.value for call in calls for word in call.args[:2] if isinstance(word, ast.Constant))
+    return {word for word in said if isinstance(word, str) and re.fullmatch("[a-z0-9-]+", word)}
+
+
+def test_what_the_server_finds_itself_is_in_the_table() -> None:
+    found = noted_by_services() | {f"order-{why}" for why in report_bodies.REFUSALS}
+    assert {"node-lost", "loss-spike", "order-stale"} <= found
+    assert found - set(TABLE) == set()

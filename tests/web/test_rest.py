@@ -394,3 +394,12 @@ def test_lists_take_the_same_number_of_queries_however_many_rows(
         Snapshot.objects.create(job=history.job, epoch=1, step=step, created_at=T0)
     with django_assert_num_queries(len(few)):
         assert len(rows(api, "snapshots/")) == 42
+
+
+@pytest.mark.parametrize("path", ["/api/nodez/", "/api/v1/nodes/n1/nothing/", "/api/v2/", "/api/%00/"])
+def test_a_route_that_there_is_not_is_told_to_programs_as_json(api: Client, path: str) -> None:
+    for client in (api, Client()):
+        answer = client.get(path)
+        assert (answer.status_code, answer["Content-Type"]) == (404, "application/json")
+        assert "There is no /api/" in answer.json()["detail"]
+    assert "text/html" in Client().get("/nowhere/")["Content-Type"]

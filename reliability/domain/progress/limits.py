@@ -56,7 +56,7 @@ class Limit:
     why: str
 
     def __str__(self) -> str:
-        return f"{self.seconds:.1f} s = {self.why}"
+        return f"{round(self.seconds, 1):g} s = {self.why}"
 
 
 def step_limit(pace: Pace | None, rule: Rule) -> Limit:

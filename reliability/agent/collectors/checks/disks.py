@@ -38,7 +38,8 @@ def look(asked: Asked) -> Outcome:
         _damaged(asked, sheet, tree.number("fs", "ext4", name, "errors_count"), name)
     sheet.measured |= {"disks": len(disks), "arrays": len(arrays)}
     _mounts(asked, sheet)
-    return sheet.outcome(f"{len(disks)} disks answer; nothing turned read-only.")
+    answer = "1 disk answers" if len(disks) == 1 else f"{len(disks)} disks answer"
+    return sheet.outcome(f"{answer}; nothing turned read-only.")
 
 
 def _disk(asked: Asked, sheet: Sheet, tree: Tree, name: str) -> None:
