@@ -27,7 +27,7 @@ RELATED = ("job", "incident", "slot", "failed_node", "standby", "superseded_by")
 @require_safe
 def failover_list(request: HttpRequest) -> HttpResponse:
     """Show all recoveries."""
-    rows = Failover.objects.select_related("job", "failed_node", "standby")
+    rows = Failover.objects.select_related("job", "failed_node", "standby").prefetch_related("drills")
     listed = FailoverFilter(request.GET, rows)
     table = FailoverTable(listed.qs).configured(request)
     waiting = [row for row in rows.filter(ended_at=None) if row.state == "awaiting_approval"]

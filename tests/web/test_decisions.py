@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 from django.urls import reverse
+from django.utils import timezone
 
 from reliability.domain.failover import State
 from reliability.domain.faults import Action
-from reliability.models import Failover, Incident, Node
-from reliability.services import failovers
+from reliability.models import Decision, Drill, Failover, Incident, Node
+from reliability.services import decisions, failovers
 from tests.web import rows
 
 
@@ -186,3 +187,26 @@ def test_incident_and_job_pages_lead_to_the_request(client_of: Any, request_: Fa
     assert Incident.objects.get().action == Action.FAILOVER
     for url in (f"/incidents/{request_.incident_id}/", "/jobs/gpt-small/", "/", "/failovers/"):
         assert link in client_of("viewer").get(url).content.decode()
+
+
+def test_a_recovery_of_a_drill_is_seen_as_one_and_asks_no_verdict(client_of: Any, request_: Failover) -> None:
+    client, incident = client_of("approver"), request_.incident_id
+    decision = decisions.keep(request_.incident, action=Action.FAILOVER)
+    pages = [f"/failovers/{request_.pk}/", "/failovers/", f"/incidents/{incident}/", "/incidents/"]
+    chip, asked = "</svg>drill</span>", reverse("decision-verdict", args=[decision.pk])
+    for page in pages:
+        text = client.get(page).content.decode()
+        assert chip not in text, page
+        assert (asked in text) == ("incidents" in page), page
+    Drill.objects.create(
+        job=request_.job,
+        node=Node.objects.get(name="n2"),
+        what="kill_rank",
+        started_at=timezone.now(),
+        failover=request_,
+    )
+    Decision.objects.update(drill=True)
+    for page in pages:
+        text = client.get(page).content.decode()
+        assert chip in text, page
+        assert asked not in text, page
