@@ -16,7 +16,7 @@ from reliability.domain.orders import OrderKind
 from reliability.domain.snapshots import SnapshotId
 from reliability.errors import DomainError, NoRestorePoint
 from reliability.models import AttemptEnd, Epoch, Failover, Incident, Job, Node, OrderRecord, Rank, Slot
-from reliability.selectors import core, maintenance, standbys
+from reliability.selectors import core, maintenance, not_free, standbys
 from reliability.services import clock, dispatch, jobspec, launch, nodes, orders, restores
 from reliability.services.failovers import ending, skipping
 
@@ -104,6 +104,8 @@ def _place(job: Job) -> None:
     found = _free_nodes(job)
     if len(found) < wanted:
         reason = f"Waiting for nodes: {len(found)} of {wanted} are free, healthy and run {job.runtime}."
+        others = not_free.sentence(job, found, clock.now())
+        reason = f"{reason} Not free: {others}." if others else reason
         Job.objects.filter(pk=job.pk).exclude(state_reason=reason).update(state_reason=reason)
         return
     earlier = _earlier_nodes(job)

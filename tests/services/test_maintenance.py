@@ -11,7 +11,7 @@ from reliability.errors import DomainError, InvalidInput
 from reliability.models import Failover, Finding, Hold, Incident, Job, MaintenanceWindow, Node
 from reliability.selectors import maintenance as planned
 from reliability.selectors.node_pages import standby_lines
-from reliability.services import clock, jobs, losses, maintenance, nodes
+from reliability.services import clock, holds, jobs, losses, maintenance, nodes
 from reliability.services.maintenance import Plan
 from tests.services.world import World
 
@@ -199,3 +199,21 @@ def test_a_standby_in_a_planned_time_is_not_called_ready(world: World) -> None:
     MaintenanceWindow.objects.update(starts_at=timezone.now() - timedelta(hours=1))  # pages go by the real clock
     ready = {line.node.name: (line.ready, line.usable) for line in standby_lines(Node.objects.all(), busy=())}
     assert ready == {"s1": (False, False), "s2": (True, True)}
+
+
+def test_a_job_that_waits_for_nodes_says_what_keeps_each_of_them(world: World) -> None:
+    world.running_job()
+    plan(nodes=["s1"])
+    held = holds.hold(Node.objects.get(name="s2"), owner="ann", reason="Its fan is changed.")
+    other = world.submit("small", nodes=1)
+    jobs.start(other, by="ann")
+    world.tick()
+    told = world.job("small").state_reason
+    assert told.startswith(
+        "Waiting for nodes: 0 of 1 are free, healthy and run process. Not free: n1 has a slot of lm, "
+    )
+    assert ", s1 is in planned maintenance until " in told
+    assert told.endswith(", s2 is held (Its fan is changed).")
+    holds.release_hold(held, by="ann")
+    world.tick()
+    assert world.job("small").state == Job.State.STARTING
