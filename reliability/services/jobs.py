@@ -104,8 +104,8 @@ def _place(job: Job) -> None:
     found = _free_nodes(job)
     if len(found) < wanted:
         reason = f"Waiting for nodes: {len(found)} of {wanted} are free, healthy and run {job.runtime}."
-        others = not_free.sentence(job, found, clock.now())
-        reason = f"{reason} Not free: {others}." if others else reason
+        if told := not_free.sentence(job, found, clock.now()):
+            reason = f"{reason} Not free: {told}."
         Job.objects.filter(pk=job.pk).exclude(state_reason=reason).update(state_reason=reason)
         return
     earlier = _earlier_nodes(job)
