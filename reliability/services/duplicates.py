@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from django.db.models import F, Q
 
 from reliability.domain.faults import Matcher
-from reliability.domain.faults.findings import PRINTED
+from reliability.domain.faults.findings import LONGEST_EVIDENCE, PRINTED
 from reliability.domain.faults.places import can_be_one, place_of
 from reliability.domain.faults.weighing import EVENT_GAP_S
 from reliability.domain.faults.words import Value
@@ -29,7 +29,6 @@ WITNESS_S = 120.0
 LOOKED_AT = 200
 AGENT = "agent"
 LONGEST_SOURCE = 80
-LONGEST_EVIDENCE = 4000
 
 
 def ends_nothing(node: Node, code: str) -> bool:

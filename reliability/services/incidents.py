@@ -16,7 +16,7 @@ from reliability import conf
 from reliability.domain import faults
 from reliability.domain.failover import Kind, State
 from reliability.domain.faults import STRENGTH, Action, Judgement, Origin
-from reliability.domain.faults.findings import PRINTED
+from reliability.domain.faults.findings import LONGEST_EVIDENCE, PRINTED
 from reliability.domain.faults.words import Value
 from reliability.domain.health import NodeHealth
 from reliability.domain.modes import Mode
@@ -60,7 +60,7 @@ def note(
         "fault_class": row.fault_class,
         "action": Action.OBSERVE if source == PRINTED else row.action,  # where it explains an end, the judge says so
         "severity": row.severity,
-        "evidence": evidence[:4000],
+        "evidence": evidence[:LONGEST_EVIDENCE],
         "count": count,
         "fields": dict(fields or {}),
         "source": source,

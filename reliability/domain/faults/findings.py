@@ -9,6 +9,8 @@ from reliability.domain.faults.words import Action, FaultClass, Value
 
 PRINTED = "output"
 """The source of a finding that an agent saw a program print that went on."""
+LONGEST_EVIDENCE = 4000
+"""Characters that are kept of what a finding was found in."""
 
 
 @dataclass(frozen=True, kw_only=True)
