@@ -12,7 +12,7 @@ OUT = "/out"
 STEPS = {"numpy_lm": 400, "torch_ddp": 120}
 """Long enough that a run on a busy machine still goes on when it is hurt."""
 STEP_SLEEP_S = 0.03
-EVERY_STEPS = 10
+EVERY_STEPS = 20
 _numbers = itertools.count(1)
 
 
