@@ -28,7 +28,7 @@ from reliability.services.reading import READERS, FollowUp, follow_up
 CHUNK = 100
 COPIES_AT_ONCE = 50
 """So many reports of copies are read before it is looked again for others, if `TOGETHER_S` is enough for them."""
-TOGETHER_S = 0.1
+TOGETHER_S = 0.06
 """So long one transaction reads reports of copies, in seconds: others who write to the database wait for it."""
 READ_TOGETHER = frozenset({"snapshot_copy", "snapshot_removed"})
 """What is counted, and not judged: a save of many ranks comes as many of these, and is counted once for all."""
@@ -77,13 +77,20 @@ def keep(rows: Sequence[Report], gathered: flood.Gathered) -> None:
     gathered.count_up()
     Report.objects.bulk_create(rows)
     if gathered.waits() or any(row.state == Report.State.NEW for row in rows):
-        transaction.on_commit(_ask_for_reading, robust=True)
+        # Taken here it costs no second wait for other writers. Where it was taken already it is asked for again after
+        # the commit: the reading that it stands for may have looked before.
+        taken = turns.take(WAITING, clock.now(), ASK_AGAIN_S)
+        transaction.on_commit(_ask if taken else _ask_for_reading, robust=True)
 
 
 def _ask_for_reading() -> None:
     """Ask once, until a reading begins: that one finds all that was kept before, whoever asks meanwhile."""
     if turns.take(WAITING, clock.now(), ASK_AGAIN_S):
-        dispatch.task("controller.process_reports")
+        _ask()
+
+
+def _ask() -> None:
+    dispatch.task("controller.process_reports")
 
 
 def _known(node: Node, incarnation: str, items: Sequence[Item]) -> set[tuple[str, int]]:
