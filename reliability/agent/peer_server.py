@@ -22,7 +22,7 @@ from typing import Any
 from reliability.agent.peer_wire import PIECE_BYTES, Line, PeerGone, proof
 from reliability.agent.probes import request
 from reliability.errors import CopyMissing, DigestMismatch, ReliabilityError, TierUnreachable
-from reliability.tiers import copying, direct, opening, shards
+from reliability.tiers import copying, direct, shards
 from reliability.tiers.directory import DirectoryTier
 from reliability.tiers.records import RecordUnusable
 from reliability.tiers.slotmaps import SlotMaps
@@ -171,8 +171,7 @@ class PeerServer:
                     view[at : min(at + PIECE_BYTES, end)] for at in range(start, end, PIECE_BYTES)
                 )
             return
-        with copying.tier_errors(path):
-            handle = opening.regular(path)
+        handle = copying.handle(path)
         try:
             _check_size(path, os.fstat(handle).st_size, size)
             yield lambda start, end: _read(handle, path, start, end)

@@ -40,6 +40,8 @@ _PARTS = f.record(
         "group": optional(f.text(most=120), ""),
     }
 )
+MOST_SHARD_BYTES = 2**45
+"""32 TiB: what all ranks of a job have together can still be counted."""
 REFUSALS = ("forged", "replayed", "expired", "misdirected", "stale")
 """Why a node does not obey an order; each is a fault code with `order-` before it."""
 _SNAPSHOT = {"snapshot_epoch": required(EPOCH), "step": required(f.integer()), "rank": required(RANK)}
@@ -103,7 +105,7 @@ BODIES: Mapping[str, Reader] = {
             **_SNAPSHOT,
             "tier": required(_tier),
             "path": required(f.text(most=4000, least=1)),
-            "size_bytes": required(f.integer()),
+            "size_bytes": required(f.integer(most=MOST_SHARD_BYTES)),
             "digest": required(f.text(most=140, least=1)),
             "stall_s": (SECONDS, False),
             "drain_s": (SECONDS, False),

@@ -116,7 +116,7 @@ def _recoveries(parts: _Parts) -> None:
     for failover, key in _newest(FailoverEvent, "failover_id").items():
         parts.add("failover", failover, "event", key)
     incidents = Incident.objects.order_by("-pk").values_list(
-        "pk", "action", "fault_class", "summary", "closed_at", "held_back", "waits_until"
+        "pk", "action", "fault_class", "summary", "closed_at", "held_back", "waits_until", "to_answer"
     )
     for key, *values in incidents[:RECENT_ROWS]:
         parts.add("incident", key, *values)

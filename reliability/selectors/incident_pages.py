@@ -134,6 +134,8 @@ def _of_recovery(standing: Failover) -> NextAction:
 
 
 def _of_action(incident: Incident) -> NextAction:
+    if incident.to_answer:
+        return NextAction(text="Nothing yet: what follows from it is being worked out.")
     advice = fault_codes.table().lookup(incident.code).advice if incident.code else "More evidence is awaited."
     if incident.action == Action.HOLD and incident.job is not None:
         return NextAction(

@@ -16,7 +16,7 @@ from reliability.domain.faults.findings import PRINTED
 from reliability.domain.faults.radius import Sighting, reach
 from reliability.models import Finding, Incident, Node
 from reliability.selectors import core, fault_codes
-from reliability.services import clock, dispatch, holds, incident_log, incidents, many_nodes, node_health, nodes
+from reliability.services import belonging, clock, dispatch, holds, incident_log, many_nodes, node_health, nodes
 from reliability.services.incident_locks import locked
 from reliability.services.node_events import AUTOMATION
 
@@ -30,7 +30,7 @@ going, and every node out of it.
 
 def gather(node_id: int) -> list[Incident]:
     """Gather what this node shares with many others; what it has for itself is left to be judged for itself."""
-    codes = list(incidents.unjudged().filter(node=node_id, job=None).values_list("code", flat=True).distinct())
+    codes = list(belonging.unjudged().filter(node=node_id, job=None).values_list("code", flat=True).distinct())
     found = [_gather_code(code, node_id) for code in sorted(codes)]
     return [each for each in found if each is not None]
 
@@ -48,7 +48,7 @@ def _gather_code(code: str, node_id: int) -> Incident | None:
         if standing is None and far is None:
             return None  # closed or released since: what one node shows is judged for itself
         incident = standing or _opened(code, far)
-        fresh = incidents.unjudged().filter(job=None, code=code, node__in=[node_id, *(node.pk for node in hit)])
+        fresh = belonging.unjudged().filter(job=None, code=code, node__in=[node_id, *(node.pk for node in hit)])
         fresh.update(incident=incident)
         _absorb(incident, code, hit)
         _retell(incident, far)

@@ -30,8 +30,9 @@ def close(incident: Incident, *, by: Person, note: str) -> None:
                 f"Recovery {standing.pk} answers this incident and is not over.",
                 hint="Decide on it or let it end; the incident closes with it.",
             )
-        incident.closed_at, incident.close_reason, incident.waits_until = clock.now(), f"{name}: {said}", None
-        incident.save(update_fields=["closed_at", "close_reason", "waits_until"])
+        incident.closed_at, incident.close_reason = clock.now(), f"{name}: {said}"
+        incident.waits_until, incident.to_answer = None, False
+        incident.save(update_fields=["closed_at", "close_reason", "waits_until", "to_answer"])
         incident_log.write(incident, Kind.CLOSED, said, actor=name)
 
 

@@ -5,32 +5,28 @@ The decision is repeated by every reconciliation until it is made, so nothing ha
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import timedelta
 from functools import partial
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Min, Q, QuerySet
+from django.db.models import Min, Q
 
 from reliability import conf
 from reliability.domain import faults
 from reliability.domain.failover import Kind, State
-from reliability.domain.faults import STRENGTH, Action, Judgement, Origin
+from reliability.domain.faults import STRENGTH, Action, Judgement
 from reliability.domain.faults.findings import LONGEST_EVIDENCE, PRINTED
 from reliability.domain.faults.words import Value
 from reliability.domain.health import NodeHealth
 from reliability.domain.modes import Mode
 from reliability.errors import DomainError
-from reliability.models import Failover, Finding, Incident, Job, Node, Rank, Report
+from reliability.models import Failover, Finding, Incident, Job, Node, Report
 from reliability.selectors import core, fault_codes, fault_context, maintenance, standing
-from reliability.services import clock, decisions, dispatch, failovers, incident_log, many_nodes, nodes
+from reliability.services import belonging, clock, decisions, dispatch, failovers, incident_log, many_nodes, nodes
+from reliability.services.belonging import unjudged
 from reliability.services.failovers import fitness
 from reliability.services.incident_locks import locked
 
-TEARDOWN_S = 60.0
-"""So long after a fault the kernel's lines about what was torn down may come."""
-UNREACHED = ("agent-silent", "engine-lost")
-"""What a planned time that is quiet explains away. That a job's rank is gone (node-lost) is told all the same."""
 MERGING = (State.FENCING, State.FENCE_UNCONFIRMED, State.VALIDATING, State.WAITING_FOR_STANDBY)
 """States that look at every node of the job themselves, so that one more lost node joins the same recovery."""
 
@@ -77,115 +73,45 @@ def note(
 def judge(job_id: int) -> Incident | None:
     """Judge the findings of a job's current attempt and propose what they call for. Returns the open incident.
 
-    Two transactions: the incident is to be seen at once, and what follows from it takes several times as long.
+    A new incident is kept in a transaction of its own: it is to be seen at once, and what follows from it takes several
+    times as long. One that stands is raised and answered in one, lest a recovery ends and closes it in between.
     """
     incident, judgement = _judged(job_id)
-    if incident is None or not _is_to_be_answered(incident):
+    if incident is None or not incident.to_answer:
         return incident
     with transaction.atomic():
         job = Job.objects.select_for_update(no_key=True).get(pk=job_id)
         incident.refresh_from_db()
-        if incident.closed_at is None and job.state not in Job.TERMINAL and _is_to_be_answered(incident):
+        if incident.closed_at is None and job.state not in Job.TERMINAL and incident.to_answer:
             _answer(job, incident, judgement)
     return incident
 
 
-def _is_to_be_answered(incident: Incident) -> bool:
-    return incident.to_answer or incident.waits_until is not None
-
-
 def _judged(job_id: int) -> tuple[Incident | None, Judgement | None]:
-    """Judge, and keep what is judged. Returns the open incident and what was found last."""
+    """Judge, keep what is judged, and answer what stood before. Returns the open incident and what was found."""
     with transaction.atomic():
         job = Job.objects.select_for_update(no_key=True).get(pk=job_id)
-        _settle_old(job)
-        mute_planned(unjudged().filter(job=job))
+        belonging.settle_old(job)
+        belonging.mute_planned(unjudged().filter(job=job))
         if job.state in Job.TERMINAL:
             return None, None
-        _give_to_their_nodes(job)
-        _give_to_the_end_before(job)
-        _give_to_what_they_end(job)
+        belonging.give_away(job)
         incident = core.incidents_of(job).filter(closed_at=None).order_by("-id").first()
         findings = _findings(job, incident)
         judgement = _judgement(job, findings)
         if judgement is None or judgement.undecided or (incident and not _news(findings, incident)):
+            if incident is not None and (incident.to_answer or incident.waits_until is not None):
+                _answer(job, incident, judgement)
             return incident, judgement
         acting, shadows = decisions.split(judgement, findings, partial(_judgement, job))
         if acting is None:
             return incident, None
+        stood = incident is not None
         incident = _kept(job, incident, acting, _due(findings))
         decisions.observe(job, incident, shadows)
+        if stood:
+            _answer(job, incident, acting)
         return incident, acting
-
-
-def _settle_old(job: Job) -> None:
-    """Give findings of earlier attempts, or of a job that is over, to the incident they came too late for."""
-    late = unjudged().filter(job=job)
-    if job.state not in Job.TERMINAL:
-        late = late.filter(Q(epoch__lt=job.epoch) | Q(epoch=None))
-        late = late.exclude(code__in=standing.awaited_codes(fault_codes.table()))  # it is due later, wherever it stands
-    if late.exists():
-        late.update(incident=core.incidents_of(job).order_by("-id").first() or _afterwards(job))
-
-
-def _afterwards(job: Job) -> Incident:
-    """Return a closed incident for what is told of a job that had none, when it is over: so it is seen, and settled."""
-    now = clock.now()
-    return Incident.objects.create(
-        job=job,
-        epoch=job.epoch,
-        fault_class=faults.FaultClass.UNKNOWN,
-        action=Action.OBSERVE,
-        summary="Told when the attempt that it is about was over.",
-        opened_at=now,
-        closed_at=now,
-        close_reason="Nothing is done about it any more.",
-    )
-
-
-def _give_to_their_nodes(job: Job) -> None:
-    """What is found of a node without a slot says something of that node; the job's own nodes are none the worse."""
-    part = job.slots.exclude(node=None).values("node_id")
-    strangers = unjudged().filter(job=job).exclude(node__in=part)
-    strangers.update(job=None, epoch=None, rank=None)
-
-
-def _give_to_the_end_before(job: Job) -> None:
-    """The kernel tells of what an attempt tore down when the next one runs already: it belongs to the end before."""
-    ended = Rank.objects.filter(job=job, epoch=job.epoch, state=Rank.State.FAILED).exists()
-    if ended or job.epoch < 2 or core.incidents_of(job).filter(closed_at=None).exists():
-        return
-    table = fault_codes.table()
-    fresh = unjudged().filter(job=job, epoch=job.epoch)
-    late = [each for each in fresh if (row := table.lookup(each.code)).follow_up and row.origin is Origin.KERNEL]
-    if late:
-        before = core.incidents_of(job).filter(epoch__lt=job.epoch).order_by("-id").first()
-        since = min(each.found_at for each in late) - timedelta(seconds=TEARDOWN_S)
-        if before is not None and before.opened_at >= since:
-            Finding.objects.filter(pk__in=[each.pk for each in late]).update(incident=before)
-
-
-def _give_to_what_they_end(job: Job) -> None:
-    """That something is over belongs to the incident in which it began, also that of an earlier job: it opens none."""
-    ends = {row.code: row.clears for row in fault_codes.table().values() if row.clears}
-    for end in unjudged().filter(job=job, code__in=ends):
-        what = Finding.objects.filter(node=end.node_id, code=ends[end.code], pk__lt=end.pk)
-        began = what.select_related("incident").order_by("-pk").first()
-        if began is not None and began.incident is not None and began.incident.job_id != job.pk:
-            Finding.objects.filter(pk=end.pk).update(incident=began.incident)
-
-
-def mute_planned(rows: QuerySet[Finding]) -> None:
-    """Findings that only say that a node is not reached, in a planned time that covers it, are no incident at all."""
-    for finding in rows.filter(code__in=UNREACHED).select_related("node"):
-        window = maintenance.quieting(finding)
-        if window is not None:
-            Finding.objects.filter(pk=finding.pk).update(maintenance=window)
-
-
-def unjudged() -> QuerySet[Finding]:
-    """Return the findings that nobody has judged yet, without those that a planned time explains."""
-    return Finding.objects.filter(incident=None, maintenance=None)
 
 
 def _findings(job: Job, incident: Incident | None) -> list[Finding]:
@@ -353,7 +279,8 @@ def _hit_again(standing: Failover, incident: Incident) -> bool:
 def undecided() -> list[int]:
     """Return jobs with findings that nobody has judged yet, with an incident to answer, and that wait for a node."""
     rows = unjudged().exclude(job=None).values("job_id").annotate(first=Min("id")).order_by("first")
-    waiting = Incident.objects.exclude(job=None).filter(~Q(waits_until=None) | Q(to_answer=True), closed_at=None)
+    waiting = Incident.objects.filter(~Q(waits_until=None) | Q(to_answer=True), closed_at=None)
+    waiting = waiting.exclude(job=None).exclude(job__state__in=Job.TERMINAL)
     return list(dict.fromkeys([*rows.values_list("job_id", flat=True), *waiting.values_list("job_id", flat=True)]))
 
 

@@ -161,9 +161,9 @@ def _take_of(token: MonitorToken, node: Node, source: str, items: Sequence[Item]
         advanced = advance(state.kept, items, now=now.timestamp())
         state.kept, state.standing, state.seen_at = advanced.kept, list(advanced.standing), now
         state.save(update_fields=["kept", "standing", "seen_at"])
-        if advanced.found:
-            _keep(token, node, advanced.found, now)
         _close(node, source, advanced, now)
+        if advanced.found:  # last: from here on others wait who keep reports
+            _keep(token, node, advanced.found, now)
     tally.found[node.name] += sum(each.count for each in advanced.found)
     tally.no_news += advanced.no_news
 

@@ -15,7 +15,7 @@ from reliability.domain.faults import Action, Judgement
 from reliability.domain.faults.conditions import STABLE_S, cleared_by
 from reliability.models import Finding, Incident, Node
 from reliability.selectors import fault_codes, fault_context
-from reliability.services import clock, cluster_incidents, decisions, dispatch, incidents, nodes
+from reliability.services import belonging, clock, cluster_incidents, decisions, dispatch, nodes
 
 COOL_DOWN_S = STABLE_S
 """The same code so soon after an incident that was only observed was closed opens that one again.
@@ -30,11 +30,11 @@ SERIOUS = (Action.FAILOVER, Action.HOLD)
 
 def judge_node(node_id: int) -> list[Incident]:
     """Judge what nobody has judged yet of a node without a job. Returns the incidents it belongs to."""
-    incidents.mute_planned(incidents.unjudged().filter(node=node_id, job=None))
+    belonging.mute_planned(belonging.unjudged().filter(node=node_id, job=None))
     gathered = cluster_incidents.gather(node_id)
     with transaction.atomic():
         node = Node.objects.select_for_update(no_key=True).get(pk=node_id)
-        rows = incidents.unjudged().filter(node=node, job=None).select_related("node", "job").order_by("id")
+        rows = belonging.unjudged().filter(node=node, job=None).select_related("node", "job").order_by("id")
         by_code: dict[str, list[Finding]] = {}
         for finding in rows:
             by_code.setdefault(finding.code, []).append(finding)

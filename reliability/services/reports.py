@@ -14,7 +14,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any
 
-from django.db import InterfaceError, OperationalError, transaction
+from django.db import InterfaceError, OperationalError, connection, transaction
 from django.db.models import Min, QuerySet
 
 from reliability.domain.report_bodies import OF_COPIES
@@ -23,15 +23,18 @@ from reliability.errors import InvalidInput, ReliabilityError, StaleEpoch
 from reliability.models import Job, Node, Report
 from reliability.selectors import fault_codes
 from reliability.services import clock, dispatch, flood, snapshot_tally, turns
+from reliability.services.database_trouble import Trouble, trouble
 from reliability.services.reading import READERS, FollowUp, follow_up
 
 CHUNK = 100
 COPIES_AT_ONCE = 50
 """So many reports of copies are read before it is looked again for others, if `TOGETHER_S` is enough for them."""
 TOGETHER_S = 0.06
-"""So long one transaction reads reports of copies, in seconds: others who write to the database wait for it."""
+"""After so long, in seconds, a transaction begins no other report of a copy: whoever writes to the database waits for
+it, and for the counts at its end.
+"""
 READ_TOGETHER = frozenset({"snapshot_copy", "snapshot_removed"})
-"""What is counted, and not judged: a save of many ranks comes as many of these, and is counted once for all."""
+"""What changes counts: a save of many ranks comes as many of these, and is counted once for all."""
 EPOCH_FREE = frozenset({"order_result", "order_refused", "snapshot_removed"})
 """An order's result is matched with the order itself, whose epoch is known; what is removed is gone in every epoch."""
 WAITING = "reports-waiting"
@@ -204,14 +207,19 @@ def _looked() -> list[int]:
 def _read_these(ids: Sequence[int]) -> int:
     """Read reports, then do what follows; also when the database fails in between, of those that were read.
 
-    Returns how many were read: of a group too long for one transaction the rest waits for the next look.
+    Returns how many were read. What is left of a group too long for one transaction waits for the next look, and so
+    does all that came after it.
     """
     read, following = 0, dict[FollowUp, None]()
     try:
         for group in _groups(ids):
-            done, found = _process(group)
+            done = 0
+            for pks, found in _process(group):
+                done += pks
+                following.update(dict.fromkeys(found))
             read += done
-            following.update(dict.fromkeys(found))
+            if done < len(group):
+                break
     finally:
         for each in following:
             follow_up(each)
@@ -260,30 +268,53 @@ def _shared(waiting: QuerySet[Report], most: int) -> list[int]:
     )
 
 
-def _process(pks: Sequence[int]) -> tuple[int, list[FollowUp]]:
-    """Read reports; returns how many, and what follows. What could not be read together is read one by one."""
+def _process(pks: Sequence[int]) -> Iterator[tuple[int, list[FollowUp]]]:
+    """Read reports; yield for each transaction how many, and what follows. What could not be read together is read
+    one by one.
+    """
     if len(pks) > 1:
         try:
-            return _in_one_transaction(pks)
-        except Exception:  # boundary: also two transactions that waited for each other, which one alone will not
+            done = _together(pks)
+        except Exception as error:  # boundary: also two transactions that waited for each other, as one alone does not
+            if _is_no_use_to_try_again(error):
+                raise
             log.warning("Reports %s to %s are read one by one.", pks[0], pks[-1], exc_info=True)
-    each = [_in_one_transaction([pk]) for pk in pks]
-    return sum(read for read, _ in each), [follow for _, found in each for follow in found]
+        else:
+            yield done
+            return
+    for pk in pks:
+        yield 1, _alone(pk)
 
 
-def _in_one_transaction(pks: Sequence[int]) -> tuple[int, list[FollowUp]]:
-    """Read reports under their locks, as many as there is time for; who comes second finds them done."""
+def _is_no_use_to_try_again(error: Exception) -> bool:
+    """The database is away, or its one writer has been busy all the time that is waited for it."""
+    found = trouble(error)
+    return found is Trouble.AWAY or (found is Trouble.BUSY and connection.vendor == "sqlite")
+
+
+def _alone(pk: int) -> list[FollowUp]:
+    """Read one report under its own lock; two workers on the same row take turns and the second finds it done."""
+    with transaction.atomic(), fault_codes.held():
+        row = _locked([pk]).first()
+        return [] if row is None else _understood(row)
+
+
+def _together(pks: Sequence[int]) -> tuple[int, list[FollowUp]]:
+    """Read reports of copies in one transaction, as many as there is time for, and count once.
+
+    The jobs are locked first, as by all who lock their snapshots after them.
+    """
     following: list[FollowUp] = []
     with transaction.atomic(), fault_codes.held(), snapshot_tally.once():
         rows = list(_locked(pks))
-        until, read = time.monotonic() + TOGETHER_S, []
-        for row in rows:
+        until = time.monotonic() + TOGETHER_S
+        jobs = Job.objects.filter(name__in={row.job_name for row in rows}).order_by("pk")
+        list(jobs.select_for_update(no_key=True).values_list("pk", flat=True))
+        for read, row in enumerate(rows, start=1):
             following += _understood(row)
-            read.append(row.pk)
-            if time.monotonic() >= until:
-                break
-        Report.objects.filter(pk__in=read, state=Report.State.NEW).update(state=Report.State.PROCESSED)
-    return len(pks) if len(read) == len(rows) else len(read), following
+            if read < len(rows) and time.monotonic() >= until:
+                return read, following
+    return len(pks), following
 
 
 def _locked(pks: Sequence[int]) -> QuerySet[Report]:
@@ -295,12 +326,14 @@ def _understood(row: Report) -> list[FollowUp]:
     """Give a report its meaning, or refuse it; returns what follows."""
     try:
         with transaction.atomic():
-            return READERS[row.kind](row)
+            following = READERS[row.kind](row)
     except (OperationalError, InterfaceError):
         raise  # the database, not the report: it stays new
     except Exception as error:  # boundary: whatever else is wrong with a report is that report's
         _refuse(row, error)
         return []
+    Report.objects.filter(pk=row.pk).update(state=Report.State.PROCESSED)
+    return following
 
 
 def _refuse(row: Report, error: Exception) -> None:

@@ -45,7 +45,7 @@ def lock(snapshots: Iterable[int]) -> None:
         list(_these(chunk).select_for_update(no_key=True).values_list("pk", flat=True))
 
 
-class _Later:
+class _Block:
     """What waits for the end of a block: snapshots to count, then what needs the counts, each thing once."""
 
     def __init__(self) -> None:
@@ -53,25 +53,26 @@ class _Later:
         self.work: dict[Hashable, Callable[[], object]] = {}
 
 
-_later = threading.local()
-"""`block`: the `_Later` of the block this thread is in, if it is in one."""
+_local = threading.local()
+"""`block`: the `_Block` that this thread is in, if it is in one."""
 
 
 @contextmanager
 def once() -> Iterator[None]:
     """Within the block, which is in one transaction, `recount` and `then` wait for its end and are done once.
 
-    Nothing is done at the end of a block that raises: its transaction is undone.
+    So within it nobody may decide by what is counted: `SnapshotTier`, `held`, `durable`. Nothing is done at the end of
+    a block that raises: its transaction is undone.
     """
-    outer: _Later | None = getattr(_later, "block", None)
+    outer: _Block | None = getattr(_local, "block", None)
     if outer is not None:
         yield
         return
-    block = _later.block = _Later()
+    block = _local.block = _Block()
     try:
         yield
     finally:
-        _later.block = None
+        _local.block = None
     recount(block.snapshots)
     for work in block.work.values():
         work()
@@ -79,7 +80,7 @@ def once() -> Iterator[None]:
 
 def recount(snapshots: Iterable[int]) -> None:
     """Count the copies of these snapshots (primary keys) anew, each snapshot under its lock."""
-    block: _Later | None = getattr(_later, "block", None)
+    block: _Block | None = getattr(_local, "block", None)
     if block is not None:
         block.snapshots.update(snapshots)
         return
@@ -92,7 +93,7 @@ def recount(snapshots: Iterable[int]) -> None:
 
 def then(key: Hashable, work: Callable[[], object]) -> None:
     """Do what needs the counts: now, or at the end of the block, once for all calls with the same key."""
-    block: _Later | None = getattr(_later, "block", None)
+    block: _Block | None = getattr(_local, "block", None)
     if block is None:
         work()
     else:
@@ -137,6 +138,30 @@ def _facts(rows: Iterable[Snapshot]) -> dict[int, list[CopyFacts]]:
     return found
 
 
+class _Whole:
+    """Keeps, while several snapshots are counted, after which of them a complete one was found on a tier, or none."""
+
+    def __init__(self) -> None:
+        self._there: dict[tuple[int, str], tuple[int, int]] = {}
+        self._none_after: dict[tuple[int, str], tuple[int, int]] = {}
+
+    def after(self, line: SnapshotTier, ranks: int) -> bool:
+        """Return whether a later snapshot of the job is complete on this tier."""
+        place, here = (line.job_id, line.tier), (line.epoch, line.step)
+        if here < self._there.get(place, here):
+            return True
+        if here >= self._none_after.get(place, (here[0], here[1] + 1)):
+            return False
+        later = Q(epoch=line.epoch, step__gt=line.step) | Q(epoch__gt=line.epoch)
+        whole = SnapshotTier.objects.filter(later, job=line.job_id, tier=line.tier, ranks__gte=ranks)
+        found = whole.order_by("-step", "-epoch").values_list("epoch", "step")[:1]
+        if not found:
+            self._none_after[place] = here
+            return False
+        self._there[place] = found[0]
+        return True
+
+
 def _write(rows: Sequence[Snapshot], facts: dict[int, list[CopyFacts]]) -> None:
     before = {
         (each.snapshot_id, each.tier): each
@@ -172,7 +197,7 @@ def _write_snapshot(row: Snapshot, found: Tally) -> None:
         Snapshot.objects.filter(pk=row.pk).update(held=found.held, durable=found.durable)
 
 
-def _take(line: SnapshotTier, counted: TierTally, ranks: int, whole: "_Whole") -> bool:
+def _take(line: SnapshotTier, counted: TierTally, ranks: int, whole: _Whole) -> bool:
     """Take the counts over; returns whether anything differs. Ranks that once had a copy stay counted."""
     values = {name: getattr(counted, name) for name in _COUNTED}
     complete_s = counted.complete_s
@@ -191,30 +216,6 @@ def _take(line: SnapshotTier, counted: TierTally, ranks: int, whole: "_Whole") -
     return differs
 
 
-class _Whole:
-    """What was found out, while several snapshots are counted, of later ones that are complete on a tier."""
-
-    def __init__(self) -> None:
-        self._there: dict[tuple[int, str], tuple[int, int]] = {}
-        self._none_after: dict[tuple[int, str], tuple[int, int]] = {}
-
-    def after(self, line: SnapshotTier, ranks: int) -> bool:
-        """Return whether a later snapshot of the job is complete on this tier."""
-        place, here = (line.job_id, line.tier), (line.epoch, line.step)
-        if here < self._there.get(place, here):
-            return True
-        if here >= self._none_after.get(place, (here[0], here[1] + 1)):
-            return False
-        later = Q(epoch=line.epoch, step__gt=line.step) | Q(epoch__gt=line.epoch)
-        whole = SnapshotTier.objects.filter(later, job=line.job_id, tier=line.tier, ranks__gte=ranks)
-        found = whole.order_by().values_list("epoch", "step")[:1]
-        if not found:
-            self._none_after[place] = here
-            return False
-        self._there[place] = found[0]
-        return True
-
-
 def _overtake(line: SnapshotTier) -> None:
     """Every earlier snapshot that is not complete on this tier, and of which nothing was lost, was passed over."""
     earlier = Q(epoch=line.epoch, step__lt=line.step) | Q(epoch__lt=line.epoch)
@@ -223,7 +224,7 @@ def _overtake(line: SnapshotTier) -> None:
 
 
 def _look_again(lines: Sequence[int]) -> None:
-    """Lines just written as unfinished may have been overtaken since `_overtaken` looked.
+    """Lines just written as unfinished may have been overtaken since `_Whole` looked.
 
     Whoever completes a later snapshot changes these lines without their snapshots' locks. The write waited for one who
     did so first, and it is seen now; one who does so later waits for this write, and finds the line unfinished.

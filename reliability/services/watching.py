@@ -27,7 +27,7 @@ from reliability.domain.progress import (
 )
 from reliability.models import Incident, Job, Node, Rank, Watch
 from reliability.selectors import core, watching
-from reliability.services import boundary, clock, dispatch, incidents
+from reliability.services import belonging, boundary, clock, dispatch, incidents
 from reliability.services.failovers.spoilt import NO_NUMBER
 
 WINDOW_S = 15.0
@@ -103,7 +103,7 @@ def watch(job_id: int, now: datetime, since: datetime) -> None:
         if _content(kept) != before:
             kept.save()
             dispatch.changed(f"job:{job.pk}")
-    if incidents.unjudged().filter(job=job_id).exists():
+    if belonging.unjudged().filter(job=job_id).exists():
         incidents.judge(job_id)
 
 

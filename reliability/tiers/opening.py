@@ -15,7 +15,7 @@ from pathlib import Path
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NO_FILE = {errno.ELOOP, errno.ENXIO}
-"""What opening a link, and a socket, ends with."""
+"""What opening a link, and a socket, ends with; also a disk that is gone."""
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -42,7 +42,7 @@ def regular(path: Path) -> int:
         try:
             handle = os.open(path.name, _READ, dir_fd=folder)
         except OSError as error:
-            if error.errno in _NO_FILE:
+            if error.errno in _NO_FILE and not stat.S_ISREG(os.lstat(path.name, dir_fd=folder).st_mode):
                 raise NotAFileError(path) from error
             raise
     if stat.S_ISREG(os.fstat(handle).st_mode):

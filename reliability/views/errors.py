@@ -28,7 +28,8 @@ def bad_form(request: HttpRequest, reason: str = "") -> HttpResponse:
 def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
     """Say that there is no such page; to programs, that there is no such route."""
     if _of_a_program(request):
-        return JsonResponse({"detail": f"There is no {request.path}. /api/ lists what there is."}, status=404)
+        told = f"There is no {request.path}. /api/ lists what there is."
+        return JsonResponse({"detail": told, "code": "not_found"}, status=404)
     return render_page(request, "errors/404.html", status=404)
 
 

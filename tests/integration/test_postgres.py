@@ -35,6 +35,7 @@ CORE = {
     "whose_word_counts": "",
     "keeping": "",
     "ledger": "",
+    "reading_together": "",
     "bad_copies": "while",
     "second_look": "fails_twice or only_node",
 }

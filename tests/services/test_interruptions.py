@@ -6,7 +6,7 @@ import pytest
 
 from reliability.domain.failover import OPEN, State
 from reliability.models import Failover, Incident, Job
-from reliability.services import beats, failovers, incidents, reconcile, reports
+from reliability.services import beats, failovers, incidents, jobs, reconcile, reports
 from reliability.services.failovers import STEPS, moves
 from tests.services.world import World
 
@@ -150,4 +150,37 @@ def test_an_incident_is_kept_before_it_is_answered_and_answered_when_the_control
     world.recover()
     assert world.failover().state == State.COMPLETED
     assert not Incident.objects.filter(to_answer=True).exists()
+    assert incidents.undecided() == []
+
+
+def test_an_incident_that_stands_is_raised_and_answered_in_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a recovery could end in between and close it, and what was found would never be answered."""
+    world.running_job()
+    world.save(20)
+    world.agents["n2"].rank_dies(1, 139)
+    reports.process_new()
+    (first,) = Incident.objects.all()
+
+    def dies(*what: object) -> None:
+        raise Killed
+
+    job = world.job()
+    incidents.note(world.agents["n3"].node, "xid-79", job=job, epoch=job.epoch, evidence="GPU has fallen off the bus")
+    with monkeypatch.context() as patch:
+        patch.setattr(incidents, "_act", dies)
+        with pytest.raises(Killed):
+            incidents.judge(job.pk)
+    first.refresh_from_db()
+    assert (first.action, first.to_answer) == ("restart_in_place", False)
+    world.until(lambda: Failover.objects.filter(kind="failover").exists())
+
+
+def test_a_job_that_is_stopped_leaves_no_incident_to_be_answered(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = world.running_job()
+    world.agents["n2"].rank_dies(1, 139)
+    with monkeypatch.context() as patch:
+        patch.setattr(incidents, "_answer", lambda *what: None)
+        reports.process_new()
+    assert incidents.undecided() == [job.pk]
+    jobs.stop(job, by="ann")
     assert incidents.undecided() == []

@@ -1,12 +1,15 @@
 """Reports of copies are read many at a time, and the ledger says what it would say had each been read alone."""
 
 import random
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from django.db import OperationalError, connection, transaction
+from django.db import OperationalError, transaction
 from django.forms.models import model_to_dict
 
+from reliability.domain import ledger
+from reliability.domain.ledger import CopyFacts, Tally
 from reliability.models import Job, Report, Snapshot, SnapshotCopy, SnapshotEvent, SnapshotTier
 from reliability.services import reports, snapshot_tally
 from tests.services.test_ledger import assert_counts_are_right
@@ -100,26 +103,70 @@ def test_a_report_that_is_no_good_is_refused_alone(world: World) -> None:
     assert_counts_are_right()
 
 
-def test_what_cannot_be_read_together_is_read_one_by_one(
+def test_what_cannot_be_counted_together_is_read_one_by_one(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """One copy that cannot be counted is refused; it neither takes others with it nor comes first for ever."""
+    world.running_job()
+    (bad, agent), *good = rank_agents(world)
+    agent.save_one(bad, 30, "storage")
+    for rank, other in good:
+        other.save_one(rank, 20, "storage")
+    count = ledger.tally
+
+    def overflows(copies: Iterable[CopyFacts]) -> Tally:
+        known = list(copies)
+        if any(copy.rank == bad for copy in known):
+            raise OverflowError("Python int too large to convert to SQLite INTEGER")
+        return count(known)
+
+    monkeypatch.setattr(ledger, "tally", overflows)
+    assert reports.process_new() == 3
+    assert "are read one by one" in caplog.text
+    assert Report.objects.get(state="refused").body["rank"] == bad
+    assert set(SnapshotCopy.objects.values_list("rank", flat=True)) == {rank for rank, _ in good}
+
+
+def test_what_follows_is_done_of_those_that_were_read_before_one_failed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = world.running_job()
+    for rank, agent in rank_agents(world):
+        agent.save_one(rank, 20, "storage")
+    alone: Any = reports._alone
+    followed: list[Any] = []
+
+    def together(pks: list[int]) -> Any:
+        raise RuntimeError("not together")
+
+    def fails_at_the_third(pk: int) -> Any:
+        if Report.objects.filter(state="new").count() == 1:
+            raise OperationalError("database is locked")
+        return alone(pk)
+
+    monkeypatch.setattr(reports, "_together", together)
+    monkeypatch.setattr(reports, "_alone", fails_at_the_third)
+    monkeypatch.setattr(reports, "follow_up", followed.append)
+    with pytest.raises(OperationalError):
+        reports.process_new()
+    assert followed == [("copied", job.pk)]
+
+
+def test_a_database_that_is_away_is_not_asked_again_for_each(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.running_job()
     for rank, agent in rank_agents(world):
         agent.save_one(rank, 20, "storage")
-    failed = []
+    tried: list[Any] = []
 
-    def waits_for_another(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
-        if not failed and sql.startswith("INSERT") and "reliability_snapshotcopy" in sql:
-            failed.append(sql)
-            raise OperationalError("deadlock detected")
-        return execute(sql, params, many, context)
+    def away(pks: Any) -> Any:
+        tried.append(pks)
+        raise OperationalError("the connection is closed")
 
-    with connection.execute_wrapper(waits_for_another):
-        assert reports.process_new() == 3
-    assert "are read one by one" in caplog.text
-    assert failed
-    assert Job.objects.get().storage_step == 20
-    assert_counts_are_right()
+    monkeypatch.setattr(reports, "_together", away)
+    monkeypatch.setattr(reports, "_alone", away)
+    with pytest.raises(OperationalError):
+        reports.process_new()
+    assert len(tried) == 1
 
 
 def test_a_long_group_is_read_in_transactions_that_others_need_not_wait_for(
@@ -130,17 +177,34 @@ def test_a_long_group_is_read_in_transactions_that_others_need_not_wait_for(
     for step in (20, 30):
         for rank, agent in rank_agents(world):
             agent.save_one(rank, step, "storage")
-    sizes, read = [], reports._in_one_transaction
+    sizes: list[int] = []
+    read = reports._together
 
     def seen(pks: list[int]) -> Any:
         done = read(pks)
         sizes.append(done[0])
         return done
 
-    monkeypatch.setattr(reports, "_in_one_transaction", seen)
+    monkeypatch.setattr(reports, "_together", seen)
     assert reports.process_new() == 6
-    assert sizes == [1] * 6
+    assert sizes == [1] * 5, "the last is read alone"
     assert Job.objects.get().storage_step == 30
+
+
+def test_what_is_left_of_a_long_group_is_read_before_what_came_after_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reports, "TOGETHER_S", 0.0)
+    world.running_job()
+    (rank, agent), *_ = rank_agents(world)
+    for step in (20, 30, 40):
+        agent.save_one(rank, step, "ssd")
+    what = {"snapshot_epoch": 1, "rank": rank, "tier": "ssd"}
+    agent.report("snapshot_problem", {**what, "step": 40, "code": "digest_mismatch", "message": "chunk 3"})
+    agent.report("snapshot_removed", {**what, "step": 30})
+    reports.process_new()
+    states = dict(SnapshotCopy.objects.values_list("snapshot__step", "state"))
+    assert states == {20: "committed", 30: "deleted", 40: "corrupt"}
 
 
 def test_what_waits_for_the_counts_is_not_done_when_the_block_is_undone() -> None:

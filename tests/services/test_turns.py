@@ -115,8 +115,7 @@ def test_what_follows_from_reports_is_done_also_when_the_database_fails_at_the_n
     def fails(pks: list[int]) -> Any:
         if ids[1] in pks:
             raise OperationalError("database is locked")
-        read, _ = process(pks)
-        return read, [("judge_node", 1)]
+        yield from ((read, [("judge_node", 1)]) for read, _ in process(pks))
 
     monkeypatch.setattr(reports, "_process", fails)
     monkeypatch.setattr(reports, "follow_up", followed.append)

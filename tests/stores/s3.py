@@ -81,7 +81,7 @@ class S3Server:
         if instead is None:
             environ["wsgi.input"] = io.BytesIO(content)
             with self._one:
-                return self._application(environ, start_response)
+                return [b"".join(self._application(environ, start_response))]
         start_response(instead[0], [("Content-Type", "application/xml"), ("Content-Length", str(len(instead[1])))])
         return [instead[1]]
 
