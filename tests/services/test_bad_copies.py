@@ -118,7 +118,7 @@ def test_a_snapshot_that_is_overtaken_while_it_is_counted_is_superseded(
     reports.process_new()
     world.save(40, tiers=("ssd",))
     SnapshotTier.objects.filter(step=20, tier="ssd").update(state="absent")
-    monkeypatch.setattr(snapshot_tally, "_overtaken", lambda *_: False)  # looked before the other was there
+    monkeypatch.setattr(snapshot_tally._Whole, "after", lambda *_: False)  # looked before the other was there
     snapshot_tally.recount([Snapshot.objects.get(step=20).pk])
     assert SnapshotTier.objects.get(step=20, tier="ssd").state == "superseded"
 
