@@ -79,7 +79,7 @@ def test_a_rank_that_stays_in_its_evaluation_is_found_at_its_limit_and_restarted
     (hang,) = hangs()
     assert 60.0 <= (hang.found_at - began).total_seconds() <= 62.0
     assert (hang.code, hang.rank, hang.node.name, hang.fault_class) == ("hang", 5, "n2", "software")
-    assert "limit 60.0 s = what the program announced for eval" in hang.evidence
+    assert "limit 60 s = what the program announced for eval" in hang.evidence
     assert "Rank 5: step" in hang.evidence
     assert "Ranks 0-4, 6-7: step" in hang.evidence
     go_on(world)

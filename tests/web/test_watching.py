@@ -53,7 +53,7 @@ def test_a_hang_names_its_rank_with_the_limit_that_was_announced(client_of: Any,
         still(rank, 61.0, now, **told)
     answer = client_of("viewer").get(REST).json()
     assert answer["state"] == "hang"
-    assert "limit 60.0 s = what the program announced for eval" in answer["sentence"]
+    assert "limit 60 s = what the program announced for eval" in answer["sentence"]
     assert "Suspect: Rank 2 on n3. Rank 2 is in eval, the others in training." in answer["suspicion"]
     assert [each["limit_s"] for each in answer["ranks"]] == [30.0, 30.0, 60.0, 30.0]
     text = client_of("viewer").get(PAGE).content.decode()
