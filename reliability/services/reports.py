@@ -228,6 +228,9 @@ def _read_these(ids: Sequence[int]) -> int:
 
 def _groups(ids: Sequence[int]) -> Iterator[list[int]]:
     """Yield what one transaction reads, in the order given: neighbours that are read together, all else alone."""
+    if len(ids) == 1:  # as most often: what kind it is makes no difference
+        yield list(ids)
+        return
     kinds = dict(Report.objects.filter(pk__in=ids).values_list("pk", "kind"))
     for together, group in groupby(ids, key=lambda pk: kinds.get(pk) in READ_TOGETHER):
         if together:

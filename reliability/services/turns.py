@@ -21,9 +21,11 @@ def take(name: str, now: datetime, every_s: float) -> bool:
     """Take a turn, unless one was taken in the `every_s` seconds before."""
     turn = ServiceBeat.objects.filter(name=name)
     free = Q(beat_at__lte=now - timedelta(seconds=every_s)) | Q(beat_at__gt=now + timedelta(seconds=every_s))
-    if not turn.exists():
-        return ServiceBeat.objects.get_or_create(name=name, defaults={"started_at": now, "beat_at": now})[1]
-    return turn.filter(free).exists() and bool(turn.filter(free).update(beat_at=now))
+    if turn.filter(free).exists():
+        return bool(turn.filter(free).update(beat_at=now))
+    if turn.exists():
+        return False
+    return ServiceBeat.objects.get_or_create(name=name, defaults={"started_at": now, "beat_at": now})[1]
 
 
 def count_from(name: str, at: datetime) -> None:

@@ -199,7 +199,7 @@ def test_decisions_and_heartbeats_ask_as_often_for_a_long_ledger_as_for_a_short_
     with django_assert_max_num_queries(2):
         assert core.newest_complete_step(job) == 399
     agent = next(agent for agent in world.agents.values() if agent.ranks)
-    with django_assert_max_num_queries(48):
+    with django_assert_max_num_queries(46):
         agent.save_one(next(iter(agent.ranks)), 400, "memory")
         reports.process_new()
 
